@@ -29,7 +29,7 @@ from bench import (
     sync,
 )
 from bench.plan import FULL, KEYS, QUICK
-from bench.servers import Failed, Shoal
+from bench.servers import BenchmarkFailed, Shoal
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
             profile.run(asked.profile, quick=asked.quick, top=asked.top)
         else:
             bench(asked)
-    except Failed as error:
+    except BenchmarkFailed as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit(130)

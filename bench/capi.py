@@ -12,12 +12,12 @@ from typing import Any
 
 import orjson
 
-from bench.connection import Connection
+from bench.connection import LoadConnection
 from bench.load import Figures, Job, Meter, connect, drive
 from bench.measure import SHOAL, Row, generate
-from bench.plan import Sizes
+from bench.plan import BenchSizes
 from bench.processes import cpu_seconds
-from bench.servers import Failed, Server, Shoal
+from bench.servers import BenchmarkFailed, BenchServer, Shoal
 
 Object = dict[str, Any]
 GROUP, INFRASTRUCTURE = "cluster.x-k8s.io", "infrastructure.cluster.x-k8s.io"
@@ -67,7 +67,9 @@ def objects(name: str) -> Iterator[Object]:
 
 
 async def create(job: Job) -> Figures:
-    return await _each(job, (_made(job, obj) for number in range(job.count) for obj in objects(cluster_name(number))))
+    return await _each(
+        job, (_create_request(job, obj) for number in range(job.count) for obj in objects(cluster_name(number)))
+    )
 
 
 async def delete(job: Job) -> Figures:
@@ -76,14 +78,14 @@ async def delete(job: Job) -> Figures:
 
 
 async def _each(job: Job, requests: Iterator[bytes]) -> Figures:
-    connections = await connect(job, Connection, job.connections)
+    connections = await connect(job, LoadConnection, job.connections)
     figures = Figures()
     with Meter(job, figures):
         await drive(connections, lambda _: lambda: next(requests, None), figures)
     return figures
 
 
-def _made(job: Job, obj: Object) -> bytes:
+def _create_request(job: Job, obj: Object) -> bytes:
     body = orjson.dumps(obj)
     return job.head("POST", PATHS[obj["kind"]], len(body)) + body
 
@@ -94,18 +96,18 @@ LOADS = {"create-capi": create, "delete-capi": delete}
 # --- what is measured ---
 
 
-def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
+def run(sizes: BenchSizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
     count = sizes.capi_clusters
     title = f"Cluster API: {count:,} clusters with {MACHINES} machines each"
     with Shoal(directory / "capi") as server:
         server.start()
         # What the first cluster of all loads for all others is not the cost of one.
-        _timed(server, "create-capi", 1, lambda: _converged(server, 1))
-        _timed(server, "delete-capi", 1, lambda: not _left(server))
+        _measure_step(server, "create-capi", 1, lambda: _has_converged(server, 1))
+        _measure_step(server, "delete-capi", 1, lambda: not _remaining_count(server))
         say(f"Cluster API: {count:,} clusters are made")
-        took, cpu, writes = _timed(server, "create-capi", count, lambda: _converged(server, count))
+        took, cpu, writes = _measure_step(server, "create-capi", count, lambda: _has_converged(server, count))
         say("Cluster API: all are deleted")
-        gone, gone_cpu, gone_writes = _timed(server, "delete-capi", count, lambda: not _left(server))
+        gone, gone_cpu, gone_writes = _measure_step(server, "delete-capi", count, lambda: not _remaining_count(server))
     return [
         _row(f"{title} converge", "s", took, GOAL, cpu_seconds=cpu),
         _row("one of these clusters, with its machines: writes", "revisions", writes / count, 0),
@@ -118,19 +120,19 @@ def _row(title: str, unit: str, value: float, goal: float, **more: float) -> Row
     return Row(title, "clusters", goal, {SHOAL: {"value": value, "unit": unit, "at_least": False, **more}})
 
 
-def _timed(server: Server, verb: str, count: int, ended: Callable[[], bool]) -> tuple[float, float, int]:
+def _measure_step(server: BenchServer, verb: str, count: int, ended: Callable[[], bool]) -> tuple[float, float, int]:
     """Wall seconds, CPU seconds of the server, and writes."""
     revision, used, began = _revision(server), _cpu(server), time.perf_counter()
     generate(server, "", {"verb": verb, "connections": CONNECTIONS, "count": count})
     deadline = time.monotonic() + LONGEST
     while not ended():
         if time.monotonic() > deadline:
-            raise Failed(f"{verb}: not done after {LONGEST:.0f} s")
+            raise BenchmarkFailed(f"{verb}: not done after {LONGEST:.0f} s")
         time.sleep(LOOK_SECONDS)
     return time.perf_counter() - began, _cpu(server) - used, _revision(server) - revision
 
 
-def _converged(server: Server, count: int) -> bool:
+def _has_converged(server: BenchServer, count: int) -> bool:
     """Every Cluster is Provisioned and Available with all of its workers; every Machine is Running, with its Node."""
     clusters = [obj for obj in server.must("GET", PATHS["Cluster"])["items"] if _is_whole(obj)]
     if len(clusters) < count:
@@ -147,15 +149,15 @@ def _is_whole(cluster: Object) -> bool:
     return available and status.get("phase") == "Provisioned" and workers == MACHINES
 
 
-def _left(server: Server) -> int:
+def _remaining_count(server: BenchServer) -> int:
     """Returns the number of objects of any kind that the clusters created."""
     kept = len(server.must("GET", LOGICAL)["items"]) - 1
     return kept + sum(len(server.must("GET", f"{path}?limit=1")["items"]) for path in LEFT)
 
 
-def _revision(server: Server) -> int:
+def _revision(server: BenchServer) -> int:
     return int(server.must("GET", f"{LOGICAL}?limit=1")["metadata"]["resourceVersion"])
 
 
-def _cpu(server: Server) -> float:
+def _cpu(server: BenchServer) -> float:
     return cpu_seconds(pid for pids in server.pids().values() for pid in pids)

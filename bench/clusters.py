@@ -12,11 +12,11 @@ from pathlib import Path
 
 import orjson
 
-from bench.connection import Connection
+from bench.connection import LoadConnection
 from bench.load import Figures, Job, Meter, connect, drive
 from bench.measure import SHOAL, Row, generate
-from bench.plan import Sizes
-from bench.servers import Failed, Server, Shoal
+from bench.plan import BenchSizes
+from bench.servers import BenchmarkFailed, BenchServer, Shoal
 
 LOGICAL = "/apis/core.shoal.dev/v1alpha1/logicalclusters"
 CONNECTIONS = 32
@@ -36,7 +36,7 @@ WORK = (
 """What a person's first minutes with kubectl ask for."""
 
 
-class Sleepy(Shoal):
+class SleepyServer(Shoal):
     def __init__(self, directory: Path, clusters: int) -> None:
         """A cluster is idle if it was not requested for longer than it takes to request all of them."""
         super().__init__(directory)
@@ -52,25 +52,29 @@ def cluster_name(number: int) -> str:
 
 async def create(job: Job) -> Figures:
     """`count` clusters of profile `cluster`."""
-    return await _each(job, (_made(job, cluster_name(number)) for number in range(job.count)))
+    return await _each(job, (_create_request(job, cluster_name(number)) for number in range(job.count)))
 
 
 async def first(job: Job) -> Figures:
     """The first answer of each of `count` new clusters, every one made before the clock starts."""
-    (connection,) = await connect(job, Connection, 1)
+    (connection,) = await connect(job, LoadConnection, 1)
     figures = Figures()
     with Meter(job, figures):
         for number in range(job.count):
             name = f"new-{number:06d}"
-            await drive([connection], lambda _, name=name: _once(_made(job, name)), Figures())  # type: ignore[misc]
+            await drive(
+                [connection],
+                lambda _, name=name: _single_request_source(_create_request(job, name)),  # type: ignore[misc]
+                Figures(),
+            )
             asked = job.head("GET", f"/clusters/{name}/api/v1/namespaces/default")
-            await drive([connection], lambda _, asked=asked: _once(asked), figures)  # type: ignore[misc]
+            await drive([connection], lambda _, asked=asked: _single_request_source(asked), figures)  # type: ignore[misc]
     return figures
 
 
 async def work(job: Job) -> Figures:
     """Some reads and one written object in every cluster."""
-    return await _each(job, _works(job))
+    return await _each(job, _work_requests(job))
 
 
 async def delete(job: Job) -> Figures:
@@ -78,19 +82,19 @@ async def delete(job: Job) -> Figures:
 
 
 async def _each(job: Job, requests: Iterator[bytes]) -> Figures:
-    connections = await connect(job, Connection, job.connections)
+    connections = await connect(job, LoadConnection, job.connections)
     figures = Figures()
     with Meter(job, figures):
         await drive(connections, lambda _: lambda: next(requests, None), figures)
     return figures
 
 
-def _once(request: bytes) -> Callable[[], bytes | None]:
+def _single_request_source(request: bytes) -> Callable[[], bytes | None]:
     requests = iter([request])
     return lambda: next(requests, None)
 
 
-def _works(job: Job) -> Iterator[bytes]:
+def _work_requests(job: Job) -> Iterator[bytes]:
     written = orjson.dumps({"metadata": {"name": "settings"}, "data": {"color": "blue"}})
     for number in range(job.count):
         below = f"/clusters/{cluster_name(number)}"
@@ -98,7 +102,7 @@ def _works(job: Job) -> Iterator[bytes]:
         yield job.head("POST", f"{below}/api/v1/namespaces/default/configmaps", len(written)) + written
 
 
-def _made(job: Job, name: str) -> bytes:
+def _create_request(job: Job, name: str) -> bytes:
     body = orjson.dumps(
         {
             "apiVersion": "core.shoal.dev/v1alpha1",
@@ -116,10 +120,10 @@ LOADS = {"create-clusters": create, "first-requests": first, "work-in-clusters":
 # --- what is measured ---
 
 
-def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
+def run(sizes: BenchSizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
     count, title = sizes.clusters, f"{sizes.clusters:,} hosted clusters"
     few, many = {"count": min(NEW, count)}, {"connections": CONNECTIONS, "count": count}
-    with Sleepy(directory / "clusters", count) as server:
+    with SleepyServer(directory / "clusters", count) as server:
         server.start()
         # What the first cluster of all loads for all others is not the cost of one.
         generate(server, "", {"verb": "first-requests", **few})
@@ -131,17 +135,17 @@ def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
         worked = generate(server, "", {"verb": "work-in-clusters", **many})
         awake = _resident(server, sizes) - before
         say("clusters: asleep")
-        _until(lambda: _asleep(server) >= count, "the clusters do not sleep")
+        _until(lambda: _idle_count(server) >= count, "the clusters do not sleep")
         asleep = _resident(server, sizes) - before
         for number in range(few["count"]):
             server.must("DELETE", f"{LOGICAL}/new-{number:06d}")
-        _until(lambda: _left(server) == count, "the new clusters are left")
+        _until(lambda: _remaining_count(server) == count, "the new clusters are left")
         say("clusters: the first request of new ones, beside all others")
         new = generate(server, "", {"verb": "first-requests", **few})
         say("clusters: all are deleted")
         began = time.perf_counter()
         generate(server, "", {"verb": "delete-clusters", **many})
-        _until(lambda: _left(server) == few["count"], "clusters are left")
+        _until(lambda: _remaining_count(server) == few["count"], "clusters are left")
         gone = time.perf_counter() - began
     each = 1024 / count
     return [
@@ -160,16 +164,16 @@ def _row(title: str, unit: str, value: float, goal: float, *, at_least: bool = F
     return Row(title, "clusters", goal, {SHOAL: {"value": value, "unit": unit, "at_least": at_least}})
 
 
-def _resident(server: Server, sizes: Sizes) -> float:
+def _resident(server: BenchServer, sizes: BenchSizes) -> float:
     time.sleep(sizes.settle)
     return sum(server.resident().values())
 
 
-def _left(server: Server) -> int:
+def _remaining_count(server: BenchServer) -> int:
     return len(server.must("GET", LOGICAL)["items"]) - 1
 
 
-def _asleep(server: Server) -> int:
+def _idle_count(server: BenchServer) -> int:
     line = b'shoal_logical_clusters{state="asleep"} '
     text = server.must("GET", "/metrics")
     return next(int(float(found[len(line) :])) for found in text.splitlines() if found.startswith(line))
@@ -179,5 +183,5 @@ def _until(look: Callable[[], bool], otherwise: str) -> None:
     deadline = time.monotonic() + LONGEST
     while not look():
         if time.monotonic() > deadline:
-            raise Failed(f"{otherwise}, after {LONGEST:.0f} s")
+            raise BenchmarkFailed(f"{otherwise}, after {LONGEST:.0f} s")
         time.sleep(0.1)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import httptools
 
-Then = Callable[["Connection"], None]
+Then = Callable[["LoadConnection"], None]
 _RECORD = 16 * 1024
 """The largest piece TLS decrypts at once."""
 _SEALED = memoryview(bytearray(256 * 1024))
@@ -20,7 +20,7 @@ _OPENED = memoryview(bytearray(_RECORD))
 """Where bytes are received and decrypted, for all connections: nothing stays there from one call to the next."""
 
 
-class Connection:
+class LoadConnection:
     """Sends one request at a time and calls back when its answer is complete; bodies are dropped."""
 
     _socket: socket.socket
@@ -95,7 +95,7 @@ class Connection:
         self._then(self)
 
 
-class Reading(Connection):
+class BodyConnection(LoadConnection):
     """Keeps the body of the last answer."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Reading(Connection):
         self.body = self.body + part if self.body else part
 
 
-class Watching(Connection):
+class WatchConnection(LoadConnection):
     """Reads a watch and passes every event, one line each, to `event`."""
 
     def __init__(self, event: Callable[[bytes], None]) -> None:

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from bench.measure import Make
 from bench.processes import tree
-from bench.servers import START_SECONDS, Failed, Server, Shoal, free_port
+from bench.servers import START_SECONDS, BenchmarkFailed, BenchServer, Shoal, free_port
 
 
 class EtcdProcess:
     """Its port and data stay the same over restarts; it belongs to the processes of that server."""
 
-    def __init__(self, program: Path, server: Server) -> None:
+    def __init__(self, program: Path, server: BenchServer) -> None:
         self._program, self._server = program, server
         self._port = self._peer_port = 0
 
@@ -55,7 +55,7 @@ class EtcdProcess:
             if self._server.processes["etcd"].poll() is not None:
                 break
             time.sleep(0.005)
-        raise Failed("etcd did not start")
+        raise BenchmarkFailed("etcd did not start")
 
 
 def _accepts(port: int) -> bool:

@@ -17,11 +17,11 @@ from urllib.parse import quote
 
 import orjson
 
-from bench.connection import Connection, Watching
+from bench.connection import LoadConnection, WatchConnection
 from bench.load import Figures, Job, Meter, connect, drive
 from bench.measure import SHOAL, Row, generate
-from bench.plan import Sizes
-from bench.servers import Failed, Server, Shoal
+from bench.plan import BenchSizes
+from bench.servers import BenchmarkFailed, BenchServer, Shoal
 
 Object = dict[str, Any]
 GROUP = "infrastructure.cluster.x-k8s.io/v1alpha1"
@@ -88,12 +88,12 @@ async def bind(job: Job) -> Figures:
     last.
     """
     seen = await _watch(job, WAITING)
-    connections = await connect(job, Connection, BEATING)
+    connections = await connect(job, LoadConnection, BEATING)
     figures = Figures()
     with Meter(job, figures):
         leases = (_post(job, LEASES, lease(number)) for number in range(job.watchers))
         await drive(connections, lambda _: lambda: next(leases, None), Figures())
-        await _beating(job, connections, seen.complete)
+        await _renew_leases(job, connections, seen.complete)
     seen.check()
     figures.operations, figures.seconds = len(seen.bound), max(0.001, seen.last - seen.first)
     return figures
@@ -102,16 +102,16 @@ async def bind(job: Job) -> Figures:
 async def apply(job: Job) -> Figures:
     """Applies at a steady rate. Measures the time from when each was due until the watch shows its Worker."""
     seen = await _watch(job, APPLIED)
-    beats = await connect(job, Connection, BEATING)
-    free: asyncio.Queue[Connection] = asyncio.Queue()
-    for each in await connect(job, Connection, APPLYING):
+    beats = await connect(job, LoadConnection, BEATING)
+    free: asyncio.Queue[LoadConnection] = asyncio.Queue()
+    for each in await connect(job, LoadConnection, APPLYING):
         free.put_nowait(each)
     due: dict[str, float] = {}
     figures = Figures()
 
-    def answered(connection: Connection) -> None:
+    def answered(connection: LoadConnection) -> None:
         if connection.status >= 300:
-            figures.failed(f"status {connection.status}")
+            figures.record_failure(f"status {connection.status}")
         free.put_nowait(connection)
 
     async def send() -> None:
@@ -127,14 +127,14 @@ async def apply(job: Job) -> Figures:
     with Meter(job, figures):
         async with asyncio.TaskGroup() as group:
             group.create_task(send())
-            group.create_task(_beating(job, beats, seen.complete))
+            group.create_task(_renew_leases(job, beats, seen.complete))
     seen.check()
     figures.operations = len(seen.bound)
     figures.latencies = [seen.bound[name] - at for name, at in due.items()]
     return figures
 
 
-class Bound:
+class BoundClusters:
     """When a watch showed each of them with a Worker."""
 
     def __init__(self, number: int, prefix: str) -> None:
@@ -145,7 +145,7 @@ class Bound:
 
     def check(self) -> None:
         if len(self.bound) != self._number:
-            raise Failed(f"a watch was cut when {len(self.bound)} of {self._number} bindings had been shown")
+            raise BenchmarkFailed(f"a watch was cut when {len(self.bound)} of {self._number} bindings had been shown")
 
     def event(self, line: bytes) -> None:
         if b'"assignedWorker":' not in line:
@@ -159,12 +159,12 @@ class Bound:
             self.complete.set()
 
 
-async def _watch(job: Job, prefix: str) -> Bound:
+async def _watch(job: Job, prefix: str) -> BoundClusters:
     """As the workers do: each what is given to it."""
-    seen = Bound(job.count, prefix)
+    seen = BoundClusters(job.count, prefix)
     query = f"watch=1&allowWatchBookmarks=true&resourceVersion={job.namespace}"
     for first in range(0, job.watchers, CONNECTIONS):  # a connection that asks nothing for long is closed
-        some = await connect(job, lambda: Watching(seen.event), min(CONNECTIONS, job.watchers - first))
+        some = await connect(job, lambda: WatchConnection(seen.event), min(CONNECTIONS, job.watchers - first))
         for at, connection in enumerate(some, first):
             selector = quote(f"status.assignedWorker={worker_name(at)}", safe="")
             connection.send(job.head("GET", f"{MANAGED}?{query}&fieldSelector={selector}"), lambda _: None)
@@ -172,16 +172,16 @@ async def _watch(job: Job, prefix: str) -> Bound:
     return seen
 
 
-async def _beating(job: Job, connections: list[Connection], until: asyncio.Event) -> None:
+async def _renew_leases(job: Job, connections: list[LoadConnection], until: asyncio.Event) -> None:
     """Renews the Lease of each Worker periodically, without waiting for each other, as real workers do."""
-    free: asyncio.Queue[Connection] = asyncio.Queue()
+    free: asyncio.Queue[LoadConnection] = asyncio.Queue()
     for each in connections:
         free.put_nowait(each)
     number, began = 0, time.perf_counter()
     deadline = began + LONGEST
     while not until.is_set():
         if time.perf_counter() > deadline:
-            raise Failed("not all ManagedClusters were bound")
+            raise BenchmarkFailed("not all ManagedClusters were bound")
         if time.perf_counter() - began < number * HEARTBEAT_SECONDS / job.watchers:
             await asyncio.sleep(0.002)
             continue
@@ -196,7 +196,7 @@ def _renewal(job: Job, number: int) -> bytes:
 
 
 async def _each(job: Job, requests: Iterator[bytes]) -> Figures:
-    connections = await connect(job, Connection, job.connections)
+    connections = await connect(job, LoadConnection, job.connections)
     figures = Figures()
     with Meter(job, figures):
         await drive(connections, lambda _: lambda: next(requests, None), figures)
@@ -219,7 +219,7 @@ LOADS = {
 # --- what is measured ---
 
 
-def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
+def run(sizes: BenchSizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
     workers, clusters, applies = sizes.fleet_workers, sizes.fleet_clusters, sizes.fleet_applies
     capacity = (clusters + applies) * 12 // (10 * workers) + 1
     with Shoal(directory / "fleet") as server:
@@ -237,7 +237,7 @@ def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
         restarted = server.start()
         held = server.must("GET", f"{WORKERS}?limit=1")["metadata"].get("remainingItemCount", 0) + 1
         if held != workers:
-            raise Failed(f"{held} Workers of {workers} are left after a restart")
+            raise BenchmarkFailed(f"{held} Workers of {workers} are left after a restart")
     pace = f"{APPLIES_PER_SECOND:.0f} applies a second"
     return [
         _row(f"fleet of {workers:,} Workers: {clusters:,} bindings", "/s", rate, BINDINGS_GOAL, at_least=True),
@@ -249,13 +249,13 @@ def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
     ]
 
 
-def prepare(server: Server, workers: int, clusters: int, capacity: int, say: Callable[[str], None]) -> None:
+def prepare(server: BenchServer, workers: int, clusters: int, capacity: int, say: Callable[[str], None]) -> None:
     """Every object exists, and every ManagedCluster is pending."""
     for name in (SYSTEM, *(f"team-{number}" for number in range(NAMESPACES))):
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         status, said = server.ask("POST", "/api/v1/namespaces", body)
         if status not in (201, 409):
-            raise Failed(f"namespace {name}: {said}")
+            raise BenchmarkFailed(f"namespace {name}: {said}")
     say(f"fleet: {workers:,} Workers and {clusters:,} ManagedClusters are made")
     generate(server, "", {"verb": "create-fleet", "connections": CONNECTIONS, "count": clusters})
     job = {"verb": "create-workers", "connections": CONNECTIONS, "count": workers, "updates": capacity}
@@ -264,11 +264,11 @@ def prepare(server: Server, workers: int, clusters: int, capacity: int, say: Cal
     deadline = time.monotonic() + LONGEST
     while not server.must("GET", f"{path}/{obj['metadata']['name']}").get("status"):
         if time.monotonic() > deadline:
-            raise Failed("ManagedClusters without a Worker were not told")
+            raise BenchmarkFailed("ManagedClusters without a Worker were not told")
         time.sleep(0.2)
 
 
-def _job(server: Server, verb: str, count: int, workers: int) -> Any:
+def _job(server: BenchServer, verb: str, count: int, workers: int) -> Any:
     revision = server.must("GET", f"{MANAGED}?limit=1")["metadata"]["resourceVersion"]
     job = {"verb": verb, "count": count, "watchers": workers, "rate": APPLIES_PER_SECOND}
     return generate(server, revision, job)

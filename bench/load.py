@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from bench.connection import Connection, Reading, tls
+from bench.connection import BodyConnection, LoadConnection, tls
 from bench.processes import cpu_seconds
 
 CONNECTING = 32
 """TLS handshakes under way at once."""
 
-C = TypeVar("C", bound=Connection)
+C = TypeVar("C", bound=LoadConnection)
 Source = Callable[[], bytes | None]
 """The next request of one connection; None is the end."""
 
@@ -63,7 +63,7 @@ class Figures:
     client_cpu: float = 0.0
     errors: dict[str, int] = field(default_factory=dict)
 
-    def failed(self, reason: str) -> None:
+    def record_failure(self, reason: str) -> None:
         self.errors[reason] = self.errors.get(reason, 0) + 1
 
     def summary(self) -> dict[str, Any]:
@@ -109,13 +109,13 @@ def own_cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-class Lane:
+class RequestLane:
     """One connection's share of a run: the next request follows the last answer at once."""
 
-    def __init__(self, connection: Connection, source: Source, figures: Figures) -> None:
+    def __init__(self, connection: LoadConnection, source: Source, figures: Figures) -> None:
         self._connection, self._source, self._figures = connection, source, figures
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        connection.on_lost = self._lost
+        connection.on_lost = self._on_connection_lost
         self._next()
 
     def _next(self) -> None:
@@ -124,24 +124,24 @@ class Lane:
             self.ended.set_result(None)
             return
         self._sent = time.perf_counter()
-        self._connection.send(request, self._answered)
+        self._connection.send(request, self._on_answer)
 
-    def _answered(self, connection: Connection) -> None:
+    def _on_answer(self, connection: LoadConnection) -> None:
         self._figures.latencies.append(time.perf_counter() - self._sent)
         if connection.status >= 300:
-            self._figures.failed(f"status {connection.status}")
+            self._figures.record_failure(f"status {connection.status}")
         self._next()
 
-    def _lost(self) -> None:
+    def _on_connection_lost(self) -> None:
         if not self.ended.done():
-            self._figures.failed("connection lost")
+            self._figures.record_failure("connection lost")
             self.ended.set_result(None)
 
 
 async def drive(connections: list[C], source: Callable[[C], Source], figures: Figures) -> None:
     """All connections at once, each until its source ends."""
     before = sum(connection.received for connection in connections)
-    lanes = [Lane(connection, source(connection), figures) for connection in connections]
+    lanes = [RequestLane(connection, source(connection), figures) for connection in connections]
     await asyncio.gather(*(lane.ended for lane in lanes))
     figures.operations = len(figures.latencies)
     figures.received = sum(connection.received for connection in connections) - before
@@ -159,7 +159,7 @@ async def connect(job: Job, make: Callable[[], C], count: int) -> list[C]:
     return list(await asyncio.gather(*(one() for _ in range(count))))
 
 
-async def ask(connection: Reading, request: bytes) -> bytes:
+async def ask(connection: BodyConnection, request: bytes) -> bytes:
     """One request, awaited; for preparation."""
     answered = asyncio.get_running_loop().create_future()
     connection.send(request, answered.set_result)

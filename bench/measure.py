@@ -15,14 +15,14 @@ from typing import Any
 import orjson
 
 from bench.load import Job
-from bench.plan import MEMORY_GOAL, START_GOAL, Load, Sizes, etcd_loads, loads
-from bench.servers import Failed, Server
+from bench.plan import MEMORY_GOAL, START_GOAL, BenchLoad, BenchSizes, etcd_loads, loads
+from bench.servers import BenchmarkFailed, BenchServer
 from bench.subject import DEFINITION_PATH, collection, definition
 
 ROOT = Path(__file__).resolve().parent.parent
 Figures = dict[str, Any]
 SHOAL, PEER = "Shoal", "kube-apiserver"
-Make = Callable[[Path], Server]
+Make = Callable[[Path], BenchServer]
 """A server in a directory; not yet started."""
 
 
@@ -40,7 +40,7 @@ class Row:
 
 
 def run(
-    keys: set[str], sizes: Sizes, makers: dict[str, Make], directory: Path, say: Callable[[str], None]
+    keys: set[str], sizes: BenchSizes, makers: dict[str, Make], directory: Path, say: Callable[[str], None]
 ) -> list[Row]:
     """Start-up and memory first, one server at a time; then the loads, all servers running, one at a time asked."""
     rows: list[Row] = []
@@ -56,7 +56,7 @@ def run(
     return rows
 
 
-def starts(sizes: Sizes, makers: dict[str, Make], directory: Path) -> list[Row]:
+def starts(sizes: BenchSizes, makers: dict[str, Make], directory: Path) -> list[Row]:
     first = Row("first start", "seconds", 0)
     again = Row("start on an existing data directory", "seconds", START_GOAL)
     for name, make in makers.items():
@@ -67,12 +67,12 @@ def starts(sizes: Sizes, makers: dict[str, Make], directory: Path) -> list[Row]:
     return [first, again]
 
 
-def _restart(server: Server) -> float:
+def _restart(server: BenchServer) -> float:
     server.stop()
     return server.start()
 
 
-def memory(sizes: Sizes, makers: dict[str, Make], directory: Path) -> list[Row]:
+def memory(sizes: BenchSizes, makers: dict[str, Make], directory: Path) -> list[Row]:
     objects = f"{sizes.listed:,} objects"
     empty = Row("resident, empty", "megabytes", MEMORY_GOAL)
     full = Row(f"resident, {objects}", "megabytes", MEMORY_GOAL)
@@ -90,14 +90,14 @@ def memory(sizes: Sizes, makers: dict[str, Make], directory: Path) -> list[Row]:
     return [empty, full, restart, restarted]
 
 
-def _resident(server: Server, sizes: Sizes) -> Figures:
+def _resident(server: BenchServer, sizes: BenchSizes) -> Figures:
     time.sleep(sizes.settle)
     programs = server.resident()
     return {"value": sum(programs.values()), "alone": next(iter(programs.values())), "programs": programs}
 
 
 def on_etcd(
-    sizes: Sizes, ours: dict[str, Make], peers: dict[str, Make], directory: Path, say: Callable[[str], None]
+    sizes: BenchSizes, ours: dict[str, Make], peers: dict[str, Make], directory: Path, say: Callable[[str], None]
 ) -> list[Row]:
     """One line for each of our ways to use etcd, beside the same figures of the peer. `ours` is by way."""
     found = _loads(etcd_loads(sizes), sizes, {**ours, **peers}, directory / "etcd", say)
@@ -109,7 +109,7 @@ def on_etcd(
 
 
 def _loads(
-    wanted: list[Load], sizes: Sizes, makers: dict[str, Make], directory: Path, say: Callable[[str], None]
+    wanted: list[BenchLoad], sizes: BenchSizes, makers: dict[str, Make], directory: Path, say: Callable[[str], None]
 ) -> list[Row]:
     with ExitStack() as running:
         servers = {name: running.enter_context(make(directory / f"load-{name}")) for name, make in makers.items()}
@@ -121,7 +121,7 @@ def _loads(
         return [_row(load, sizes, servers, say) for load in wanted]
 
 
-def _row(load: Load, sizes: Sizes, servers: dict[str, Server], say: Callable[[str], None]) -> Row:
+def _row(load: BenchLoad, sizes: BenchSizes, servers: dict[str, BenchServer], say: Callable[[str], None]) -> Row:
     rounds: dict[str, list[Figures]] = {name: [] for name in servers}
     for server in servers.values():
         fill(server, load.namespace, load.prepare)
@@ -140,17 +140,17 @@ def _turns(rounds: int, names: list[str]) -> Iterator[tuple[int, str]]:
             yield number, name
 
 
-def define(server: Server) -> None:
+def define(server: BenchServer) -> None:
     """The CustomResourceDefinition, served."""
     server.must("POST", DEFINITION_PATH, definition())
     for _ in range(1000):
         if server.ask("GET", collection("default"))[0] == 200:
             return
         time.sleep(0.02)
-    raise Failed(f"{server.name} does not serve the CustomResourceDefinition")
+    raise BenchmarkFailed(f"{server.name} does not serve the CustomResourceDefinition")
 
 
-def fill(server: Server, namespace: str, count: int) -> None:
+def fill(server: BenchServer, namespace: str, count: int) -> None:
     """A namespace with so many objects, once."""
     found, _ = server.ask("GET", f"/api/v1/namespaces/{namespace}")
     if found == 200:
@@ -162,19 +162,21 @@ def fill(server: Server, namespace: str, count: int) -> None:
         generate(server, namespace, {"verb": "create", "connections": min(32, count), "count": count})
         held = len(server.must("GET", collection(namespace))["items"])
         if held != count:
-            raise Failed(f"{server.name} lists {held} objects of {count}")
+            raise BenchmarkFailed(f"{server.name} lists {held} objects of {count}")
 
 
-def generate(server: Server, namespace: str, job: dict[str, Any]) -> Figures:
+def generate(server: BenchServer, namespace: str, job: dict[str, Any]) -> Figures:
     """One run of the load generator; any answer that is no success ends the benchmark."""
     asked = Job(server.host, server.port, server.token, namespace=namespace, pids=server.pids(), **job)
     command = [sys.executable, "-m", "bench.generator"]
     ended = subprocess.run(command, input=orjson.dumps(asdict(asked)), capture_output=True, cwd=ROOT)
     if ended.returncode:
-        raise Failed(f"the load generator failed on {server.name}: {ended.stderr.decode()[-2000:]}")
+        raise BenchmarkFailed(f"the load generator failed on {server.name}: {ended.stderr.decode()[-2000:]}")
     figures: Figures = orjson.loads(ended.stdout)
     if figures["errors"]:
-        raise Failed(f"{server.name}, {job['verb']}: {figures['errors']} in {figures['operations']} operations")
+        raise BenchmarkFailed(
+            f"{server.name}, {job['verb']}: {figures['errors']} in {figures['operations']} operations"
+        )
     return figures
 
 

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bench.etcd import EtcdProcess
-from bench.place import Place
-from bench.servers import Server, free_port
+from bench.place import BenchTarget
+from bench.servers import BenchServer, free_port
 
 PROGRAMS = ("kube-apiserver", "etcd")
 QPS, BURST = 10_000, 20_000
@@ -38,7 +38,7 @@ def versions(programs: dict[str, Path]) -> str:
     return ", ".join(text.splitlines()[0] if text else "unknown" for text in said)
 
 
-class KubeApiserver(Server):
+class KubeApiserver(BenchServer):
     name = "kube-apiserver"
 
     def __init__(self, directory: Path, programs: dict[str, Path]) -> None:
@@ -87,7 +87,7 @@ class Kubernetes(KubeApiserver):
 
     def start(self) -> float:
         took = super().start()
-        kubeconfig = Place(self).kubeconfig(self.directory / "kubeconfig")
+        kubeconfig = BenchTarget(self).kubeconfig(self.directory / "kubeconfig")
         serving = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0"]
         limits = [f"--kube-api-qps={QPS}", f"--kube-api-burst={BURST}"]
         self.launch("kube-controller-manager", [str(self._programs["kube-controller-manager"]), *serving, *limits])

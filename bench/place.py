@@ -14,15 +14,15 @@ from typing import Any
 import orjson
 import yaml
 
-from bench.servers import Failed, Server, Shoal
+from bench.servers import BenchmarkFailed, BenchServer, Shoal
 
 Object = dict[str, Any]
 CONNECTIONS = 8
 LONGEST = 600.0
 
 
-class Place:
-    def __init__(self, server: Server, path: str = "") -> None:
+class BenchTarget:
+    def __init__(self, server: BenchServer, path: str = "") -> None:
         self.server, self.path = server, path
 
     def must(self, method: str, path: str, body: Any = None) -> Any:
@@ -43,7 +43,7 @@ class Place:
                 answer = connection.getresponse()
                 said = answer.read()
                 if answer.status >= 300:
-                    raise Failed(f"{path}: {answer.status} {said[:500].decode()}")
+                    raise BenchmarkFailed(f"{path}: {answer.status} {said[:500].decode()}")
             connection.close()
 
         with ThreadPoolExecutor(CONNECTIONS) as threads:
@@ -70,7 +70,7 @@ class Place:
         return http.client.HTTPSConnection(self.server.host, self.server.port, timeout=LONGEST, context=context)
 
 
-class Hosted(Place):
+class HostedTarget(BenchTarget):
     """A hosted cluster, made for the occasion."""
 
     def __init__(self, server: Shoal, name: str) -> None:
@@ -82,4 +82,4 @@ class Hosted(Place):
             if server.ask("GET", f"{self.path}/api/v1/namespaces/default/serviceaccounts/default")[0] == 200:
                 return
             time.sleep(0.02)
-        raise Failed(f"{name} does not come up")
+        raise BenchmarkFailed(f"{name} does not come up")

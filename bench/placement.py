@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import SHOAL, Row
-from bench.place import LONGEST, Place
-from bench.plan import Sizes
+from bench.place import LONGEST, BenchTarget
+from bench.plan import BenchSizes
 from bench.processes import cpu_seconds, tree
-from bench.servers import Failed, Shoal
-from shoal.kinds import workload
-from shoal.kinds.workload import ASSIGNED
-from shoal.placement.decide import place
-from shoal.placement.fleet import Fleet, plan
-from shoal.placement.policy import DEFAULT
-from shoal.placement.shapes import REPLICATED
-from shoal.placement.sites import Site, site_of
+from bench.servers import BenchmarkFailed, Shoal
+from shoal.kinds.workload import workloadcluster
+from shoal.kinds.workload.workloadcluster import CLUSTER_LABEL
+from shoal.placement.cluster_info import ClusterInfo, cluster_info_of
+from shoal.placement.decide import decide_placement
+from shoal.placement.interpreter import DIVIDED
+from shoal.placement.policy import DEFAULT_POLICY
+from shoal.placement.snapshot import PlacementSnapshot, plan_changes
 
 Object = dict[str, Any]
 
@@ -39,18 +39,18 @@ NOW, LONG_AGO = 1.7e9, "2020-01-01T00:00:00Z"
 TRIES, LOOK_SECONDS = 9, 0.02
 
 
-def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
+def run(sizes: BenchSizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
     count, clusters = sizes.placed, sizes.placed_clusters
     say(f"placement: {sizes.divided:,} replicas divided, a fleet of {sizes.planned:,} objects planned")
-    divided, planned = _divided(sizes.divided, clusters), _planned(sizes.planned, clusters)
+    divided, planned = _measure_division(sizes.divided, clusters), _measure_planning(sizes.planned, clusters)
     with Shoal(directory / "placement") as server:
         server.start()
-        hub = Place(server)
+        hub = BenchTarget(server)
         _prepare(hub, clusters)
         say(f"placement: {count:,} Deployments over {clusters} clusters")
-        took, cpu = _placed(hub, count, clusters)
+        took, cpu = _measure_placement(hub, count, clusters)
         say(f"placement: one of {clusters} clusters is lost")
-        lost = _lost(hub, _name(0), min(USED, clusters))
+        lost = _measure_cluster_loss(hub, _name(0), min(USED, clusters))
     return [
         _row(f"{sizes.divided:,} replicas divided over {clusters} clusters", "ms", 1000 * divided, DIVIDE_GOAL_MS),
         _row(f"plan for a fleet of {sizes.planned:,} objects, one Cluster changes", "s", planned, PLAN_GOAL),
@@ -67,33 +67,33 @@ def _row(title: str, unit: str, value: float, goal: float, *, at_least: bool = F
 # --- pure ---
 
 
-def _divided(replicas: int, clusters: int) -> float:
-    sites = [Site(_name(number)) for number in range(clusters)]
-    return _median(lambda: place(replicas, sites, DEFAULT, {}, {}, NOW))
+def _measure_division(replicas: int, clusters: int) -> float:
+    sites = [ClusterInfo(_name(number)) for number in range(clusters)]
+    return _median(lambda: decide_placement(replicas, sites, DEFAULT_POLICY, {}, {}, NOW))
 
 
-def _planned(objects: int, clusters: int) -> float:
+def _measure_planning(objects: int, clusters: int) -> float:
     """Roots and their leaves are the objects, and of a hub that is at rest."""
     fleet = snapshot(objects, clusters)
     changed = {**cluster(0, clusters), "spec": {"unschedulable": True}}
-    return _median(lambda: plan(fleet, [changed], NOW))
+    return _median(lambda: plan_changes(fleet, [changed], NOW))
 
 
-def snapshot(objects: int, clusters: int) -> Fleet:
-    sites = {_name(number): site_of(cluster(number, clusters)) for number in range(clusters)}
+def snapshot(objects: int, clusters: int) -> PlacementSnapshot:
+    sites = {_name(number): cluster_info_of(cluster(number, clusters)) for number in range(clusters)}
     placements = [rule(number) for number in range(_groups(clusters))]
-    empty = Fleet(sites, placements, {}, {"Deployment": REPLICATED})
+    empty = PlacementSnapshot(sites, placements, {}, {"Deployment": DIVIDED})
     found: dict[tuple[str, str, str], Object] = {}
     number = 0
     while len(found) < objects:
         root = deployment(number, clusters)
         root["metadata"] |= {"uid": f"u{number}", "namespace": "default"}
-        placed = empty.split(root, NOW)
+        placed = empty.leaf_changes_of(root, NOW)
         for made in (root, *(placed[1].create if placed else ())):
             made["metadata"].setdefault("uid", f"u{number} {made['metadata']['name']}")
             found["Deployment", "default", made["metadata"]["name"]] = made
         number += 1
-    return Fleet(sites, placements, found, empty.shapes)
+    return PlacementSnapshot(sites, placements, found, empty.interpreters)
 
 
 def _median(work: Callable[[], object]) -> float:
@@ -108,18 +108,18 @@ def _median(work: Callable[[], object]) -> float:
 # --- on a hub ---
 
 
-def _prepare(hub: Place, clusters: int) -> None:
-    hub.must("POST", NEGOTIATED, taught())
+def _prepare(hub: BenchTarget, clusters: int) -> None:
+    hub.must("POST", NEGOTIATED, deployment_api_resource())
     hub.create(PLACEMENTS, (rule(number) for number in range(_groups(clusters))))
     for number in range(clusters):
         body = cluster(number, clusters)
         hub.must("POST", CLUSTERS, body)
-        _say(hub, _name(number), body["status"])
+        _write_status(hub, _name(number), body["status"])
     _until(lambda: len(_ready_clusters(hub)) == clusters, "not all clusters are ready")
     _until(lambda: hub.server.ask("GET", DEPLOYMENTS)[0] == 200, "Deployments are not served")
 
 
-def _placed(hub: Place, count: int, clusters: int) -> tuple[float, float]:
+def _measure_placement(hub: BenchTarget, count: int, clusters: int) -> tuple[float, float]:
     """Seconds from the first create until the last leaf is seen, and CPU-seconds."""
     with Leaves(hub, count * min(USED, clusters)) as leaves:
         used, began = _cpu(hub), time.perf_counter()
@@ -127,23 +127,23 @@ def _placed(hub: Place, count: int, clusters: int) -> tuple[float, float]:
         return leaves.wait() - began, _cpu(hub) - used
 
 
-def _lost(hub: Place, name: str, used: int) -> float:
+def _measure_cluster_loss(hub: BenchTarget, name: str, used: int) -> float:
     """There is no grace period, so the move starts when the hub is told. Each Deployment gets a leaf elsewhere and
     keeps an empty one there.
     """
-    there = f"{DEPLOYMENTS}?labelSelector={ASSIGNED}%3D{name}"
+    there = f"{DEPLOYMENTS}?labelSelector={CLUSTER_LABEL}%3D{name}"
     roots = len(hub.must("GET", there)["items"])
     wanted = 0 if used < USED else roots
     with Leaves(hub, wanted) as leaves:
         began = time.perf_counter()
-        _say(hub, name, {"conditions": _conditions("False")})
+        _write_status(hub, name, {"conditions": _conditions("False")})
         if wanted:
             leaves.wait()
         _until(lambda: not any(one["spec"]["replicas"] for one in hub.must("GET", there)["items"]), "replicas are left")
         return time.perf_counter() - began
 
 
-def _say(hub: Place, name: str, status: Object) -> None:
+def _write_status(hub: BenchTarget, name: str, status: Object) -> None:
     """The hub's controllers write this status too."""
     path = f"{CLUSTERS}/{name}"
     while True:
@@ -153,17 +153,17 @@ def _say(hub: Place, name: str, status: Object) -> None:
         if answered < 300:
             return
         if answered != 409:
-            raise Failed(f"{path}: {said}")
+            raise BenchmarkFailed(f"{path}: {said}")
 
 
 class Leaves:
     """A watch that counts those that come."""
 
-    def __init__(self, hub: Place, count: int) -> None:
+    def __init__(self, hub: BenchTarget, count: int) -> None:
         self._count, self._seen, self._ended = count, threading.Event(), 0.0
         version = hub.must("GET", f"{DEPLOYMENTS}?limit=1")["metadata"]["resourceVersion"]
         self._connection = hub.connect()
-        path = f"{DEPLOYMENTS}?watch=true&resourceVersion={version}&labelSelector={ASSIGNED}"
+        path = f"{DEPLOYMENTS}?watch=true&resourceVersion={version}&labelSelector={CLUSTER_LABEL}"
         self._connection.request("GET", path, headers=hub.headers())
         self._answer = self._connection.getresponse()
         threading.Thread(target=self._read, daemon=True).start()
@@ -179,7 +179,7 @@ class Leaves:
 
     def wait(self) -> float:
         if not self._seen.wait(LONGEST):
-            raise Failed("not all Deployments were placed")
+            raise BenchmarkFailed("not all Deployments were placed")
         return self._ended
 
     def __enter__(self) -> Leaves:
@@ -189,7 +189,7 @@ class Leaves:
         self._connection.close()
 
 
-def _cpu(hub: Place) -> float:
+def _cpu(hub: BenchTarget) -> float:
     return cpu_seconds(tree(hub.server.processes["shoal"].pid))
 
 
@@ -197,7 +197,7 @@ def _until(look: Callable[[], bool], otherwise: str) -> None:
     deadline = time.monotonic() + LONGEST
     while not look():
         if time.monotonic() > deadline:
-            raise Failed(otherwise)
+            raise BenchmarkFailed(otherwise)
         time.sleep(LOOK_SECONDS)
 
 
@@ -214,11 +214,11 @@ def _groups(clusters: int) -> int:
 
 def _conditions(status: str) -> list[Object]:
     said = {"status": status, "reason": "Bench", "message": "", "lastTransitionTime": LONG_AGO}
-    return [{"type": kind, **said} for kind in (*workload.PARTS, workload.READY)]
+    return [{"type": kind, **said} for kind in (*workloadcluster.READY_CONDITIONS, workloadcluster.READY)]
 
 
-def _ready_clusters(hub: Place) -> list[Object]:
-    return [one for one in hub.must("GET", CLUSTERS)["items"] if workload.is_ready(one)]
+def _ready_clusters(hub: BenchTarget) -> list[Object]:
+    return [one for one in hub.must("GET", CLUSTERS)["items"] if workloadcluster.is_ready(one)]
 
 
 def cluster(number: int, clusters: int) -> Object:
@@ -228,7 +228,7 @@ def cluster(number: int, clusters: int) -> Object:
         "apiVersion": "workload.kcp.dev/v1alpha1",
         "kind": "Cluster",
         "metadata": {"name": _name(number), "labels": {"group": f"g{number % _groups(clusters)}"}},
-        "spec": {"syncMode": workload.PULL},
+        "spec": {"syncMode": workloadcluster.PULL},
         "status": {"conditions": _conditions("True"), "lastSyncerHeartbeatTime": LONG_AGO, "available": room},
     }
 
@@ -260,7 +260,7 @@ def deployment(number: int, clusters: int) -> Object:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
 
 
-def taught() -> Object:
+def deployment_api_resource() -> Object:
     """Returns the API resource object by which the hub serves Deployments, as if it had discovered them in a
     cluster.
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class BenchSizes:
     rounds: int = 3
     seconds: float = 5.0
     warm: float = 1.0
@@ -61,8 +61,8 @@ class Sizes:
     """Seconds of rest before memory is read, and before the first load."""
 
 
-FULL = Sizes()
-QUICK = Sizes(
+FULL = BenchSizes()
+QUICK = BenchSizes(
     rounds=1,
     seconds=1,
     warm=0.3,
@@ -98,7 +98,7 @@ QUICK = Sizes(
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class BenchLoad:
     """One line of the table; `goal` is the ratio per CPU-second that Shoal is built for, 0 is none."""
 
     key: str
@@ -115,36 +115,36 @@ class Load:
         return f"bench-{self.key}"
 
 
-def loads(sizes: Sizes) -> list[Load]:
+def loads(sizes: BenchSizes) -> list[BenchLoad]:
     repeat = {"seconds": sizes.seconds, "warm": sizes.warm}
     listing = {"verb": "list", "connections": 1, **repeat}
     fan = {"verb": "watch", "watchers": sizes.watchers, "count": 64, "updates": sizes.updates}
     every = f"{sizes.watchers:,} watchers"
     return [
-        Load("get", "get, 32 connections", 20, {"verb": "get", "connections": 32, **repeat}, prepare=1),
-        Load("get", "get, 64 connections", 20, {"verb": "get", "connections": 64, **repeat}, prepare=1),
-        Load(
+        BenchLoad("get", "get, 32 connections", 20, {"verb": "get", "connections": 32, **repeat}, prepare=1),
+        BenchLoad("get", "get, 64 connections", 20, {"verb": "get", "connections": 64, **repeat}, prepare=1),
+        BenchLoad(
             "create",
             "create, 32 connections",
             8,
             {"verb": "create", "connections": 32, "count": sizes.created},
             tidy={"verb": "delete", "connections": 32, "count": sizes.created},
         ),
-        Load(
+        BenchLoad(
             "update",
             "update, 32 connections",
             0,
             {"verb": "update", "connections": 32, "count": sizes.updated, **repeat},
             prepare=sizes.updated,
         ),
-        Load("watch", f"events, {every}, {sizes.rate} updates/s", 3, {**fan, "rate": sizes.rate}, prepare=64),
-        Load("watch", f"events, {every}, burst of updates", 3, {**fan, "connections": 8}, prepare=64),
-        Load("list", f"list of {sizes.listed:,}", 50, listing, prepare=sizes.listed),
-        Load("list", f"list of {sizes.listed:,}, gzip", 0, {**listing, "gzip": True}, prepare=sizes.listed),
+        BenchLoad("watch", f"events, {every}, {sizes.rate} updates/s", 3, {**fan, "rate": sizes.rate}, prepare=64),
+        BenchLoad("watch", f"events, {every}, burst of updates", 3, {**fan, "connections": 8}, prepare=64),
+        BenchLoad("list", f"list of {sizes.listed:,}", 50, listing, prepare=sizes.listed),
+        BenchLoad("list", f"list of {sizes.listed:,}, gzip", 0, {**listing, "gzip": True}, prepare=sizes.listed),
     ]
 
 
-def etcd_loads(sizes: Sizes) -> list[Load]:
+def etcd_loads(sizes: BenchSizes) -> list[BenchLoad]:
     """What is measured with Shoal's objects in etcd as well; a create is etcd's work for the most part."""
     same = [load for load in loads(sizes) if load.key in ("get", "create", "list")]
     return [replace(load, goal=3) if load.key == "create" else load for load in same]

@@ -16,20 +16,20 @@ from pathlib import Path
 import uvloop
 
 from bench import measure
-from bench.plan import FULL, QUICK, Load, loads
-from bench.servers import Server
+from bench.plan import FULL, QUICK, BenchLoad, loads
+from bench.servers import BenchServer
 from shoal.apiserver.malloc import tune
-from shoal.assemble.up import Shoal, UpSettings
+from shoal.assemble.server.hub import ShoalServer, ShoalServerSettings
 
 JOBS = ("get", "create", "update", "list", "watch")
 
 
-class InProcess(Server):
+class InProcess(BenchServer):
     """The Shoal of this process, for those who ask it over its socket."""
 
     name = "Shoal"
 
-    def __init__(self, directory: Path, shoal: Shoal) -> None:
+    def __init__(self, directory: Path, shoal: ShoalServer) -> None:
         super().__init__(directory)
         self.port = shoal.server.port
         self.token = shoal.directory.admin_token()
@@ -46,13 +46,13 @@ def run(key: str, *, quick: bool, top: int) -> None:
     tune()
     load = next(load for load in loads(QUICK if quick else FULL) if load.key == key)
     with tempfile.TemporaryDirectory(prefix="shoal-profile-") as directory:
-        profiler = uvloop.run(_profiled(load, Path(directory)))
+        profiler = uvloop.run(_run_profiled(load, Path(directory)))
     pstats.Stats(profiler, stream=sys.stdout).sort_stats("tottime").print_stats(top)
 
 
-async def _profiled(load: Load, directory: Path) -> cProfile.Profile:
+async def _run_profiled(load: BenchLoad, directory: Path) -> cProfile.Profile:
     """Whoever asks is in a thread, so that the profile holds the loop's thread and nothing else."""
-    shoal = await Shoal.start(UpSettings(data_dir=directory, port=0))
+    shoal = await ShoalServer.start(ShoalServerSettings(data_dir=directory, port=0))
     profiler = cProfile.Profile()
     try:
         server = InProcess(directory, shoal)

@@ -17,17 +17,17 @@ from pathlib import Path
 import orjson
 
 from bench.measure import SHOAL, Row
-from bench.plan import Sizes
+from bench.plan import BenchSizes
 from bench.provision_judge import judge, patterns
 from bench.provision_loads import MIXES, Shape, on_demand_in_one_zone, pods, question
-from bench.servers import Failed
+from bench.servers import BenchmarkFailed
 from shoal.fit.requirements import from_expressions, from_labels
-from shoal.provision.cloudprovider import InstanceType
-from shoal.provision.simulation.model import Plan
-from shoal.provision.simulation.rule import simulate
+from shoal.provision.cloudprovider.types import InstanceType
+from shoal.provision.simulation.model import Results
+from shoal.provision.simulation.simulate import simulate
 from shoal.provision.simulator.catalogues import CATALOGUES
-from shoal.provision.solver.adapting import improve
-from shoal.provision.solver.pool import SECONDS
+from shoal.provision.solver.optimize import improve
+from shoal.provision.solver.process import SECONDS
 
 BOUND_GOAL, INTEGER_GOAL, RULE_GOAL = 1.03, 1.06, 1.0
 SPEED_GOALS = {5_000: 1_500.0, 20_000: 1_000.0}
@@ -48,7 +48,7 @@ class Cell:
     seconds: float
 
 
-def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
+def run(sizes: BenchSizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
     cells = []
     for catalogue in sizes.catalogues:
         for mix in MIXES:
@@ -68,8 +68,8 @@ def cell(mix: str, count: int, catalogue: str, bound_seconds: float, mip_seconds
     ours, _ = improve(asked, rule, stop=lambda: time.process_time() >= began + SECONDS)
     seconds = time.process_time() - began
     for plan in (rule, ours):
-        if plan.failures or sum(len(claim.pods) for claim in plan.claims) != count:
-            raise Failed(f"{mix} of {count} from {catalogue}: not all pods have a node")
+        if plan.failures or sum(len(claim.pods) for claim in plan.new_node_claims) != count:
+            raise BenchmarkFailed(f"{mix} of {count} from {catalogue}: not all pods have a node")
     judged = judge(shapes, types, _prices(types, wanted))
     known = [patterns(_nodes(plan, types), shapes) for plan in (rule, ours)]
     for each in known:
@@ -88,9 +88,9 @@ def _prices(types: Sequence[InstanceType], wanted: list[dict[str, object]]) -> l
     ]
 
 
-def _nodes(plan: Plan, types: Sequence[InstanceType]) -> list[tuple[int, list[Shape]]]:
+def _nodes(plan: Results, types: Sequence[InstanceType]) -> list[tuple[int, list[Shape]]]:
     numbers = {kind.name: number for number, kind in enumerate(types)}
-    return [(numbers[claim.types[0]], [_shape(pod) for pod in claim.pods]) for claim in plan.claims]
+    return [(numbers[claim.types[0]], [_shape(pod) for pod in claim.pods]) for claim in plan.new_node_claims]
 
 
 def _shape(pod: dict[str, object]) -> Shape:
@@ -127,14 +127,14 @@ def _cost_row(each: Cell) -> Row:
     return Row(each.title, "provision", 0, {SHOAL: figures})
 
 
-def speeds(sizes: Sizes, say: Callable[[str], None]) -> list[Row]:
+def speeds(sizes: BenchSizes, say: Callable[[str], None]) -> list[Row]:
     rows = []
     for count in sizes.scheduled:
         for planner in ("karpenter", "optimal"):
             say(f"provision: {count:,} diverse pods, {TYPES} types, planner {planner}")
             found = speed(count, sizes.scheduled_types, planner)
             if found["failures"]:
-                raise Failed(f"{found['failures']:,.0f} of {count:,} pods got no node")
+                raise BenchmarkFailed(f"{found['failures']:,.0f} of {count:,} pods got no node")
             title = f"{count:,} diverse pods, {sizes.scheduled_types} types, planner {planner}"
             goal = SPEED_GOALS.get(count, 0) if planner == "karpenter" else 0
             rows.append(_row(title, "pods/s", count / found["seconds"], goal, at_least=True))
@@ -148,7 +148,7 @@ def speed(count: int, types: int, planner: str) -> dict[str, float]:
     command = [sys.executable, "-m", "bench.provision_speed", str(count), str(types), planner]
     done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode:
-        raise Failed(f"{' '.join(command[1:])}: {done.stderr.decode()[-2000:]}")
+        raise BenchmarkFailed(f"{' '.join(command[1:])}: {done.stderr.decode()[-2000:]}")
     found: dict[str, float] = orjson.loads(done.stdout)
     return found
 

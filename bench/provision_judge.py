@@ -17,8 +17,8 @@ import highspy
 import numpy as np
 
 from bench.provision_loads import Shape
-from shoal.fit.resources import amounts
-from shoal.provision.cloudprovider import InstanceType
+from shoal.fit.resources import parse_amounts
+from shoal.provision.cloudprovider.types import InstanceType
 
 RESOURCES = ("cpu", "memory", "pods")
 CLOSE = 2e-4
@@ -30,7 +30,7 @@ Pattern = tuple[int, tuple[int, ...]]
 
 
 @dataclass(slots=True)
-class Judge:
+class PackingBound:
     shapes: list[tuple[int, ...]]
     counts: list[int]
     rooms: list[tuple[int, ...]]
@@ -162,19 +162,22 @@ class Judge:
         return -float(model.getInfo().mip_dual_bound), found
 
 
-def judge(asked: Sequence[Shape], types: Sequence[InstanceType], prices: Sequence[float]) -> Judge:
+def judge(asked: Sequence[Shape], types: Sequence[InstanceType], prices: Sequence[float]) -> PackingBound:
     """Memory is counted in KiB: an integer program keeps its numbers small."""
     counted = Counter(asked)
     shapes = sorted(counted)
-    return Judge(
-        [_sized(amounts({"cpu": cpu, "memory": memory, "pods": "1"}), up=True) for cpu, memory in shapes],
+    return PackingBound(
+        [
+            _resource_vector(parse_amounts({"cpu": cpu, "memory": memory, "pods": "1"}), up=True)
+            for cpu, memory in shapes
+        ],
         [counted[shape] for shape in shapes],
-        [_sized(kind.allocatable, up=False) for kind in types],
+        [_resource_vector(kind.allocatable, up=False) for kind in types],
         list(prices),
     )
 
 
-def _sized(has: dict[str, int], *, up: bool) -> tuple[int, ...]:
+def _resource_vector(has: dict[str, int], *, up: bool) -> tuple[int, ...]:
     kibibytes = -(-has["memory"] // 1024) if up else has["memory"] // 1024
     return has["cpu"], kibibytes, has["pods"]
 

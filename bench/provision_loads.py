@@ -10,9 +10,9 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shoal.fit.resources import amounts
-from shoal.provision.cloudprovider import InstanceType
-from shoal.provision.simulation.model import Pool, Question
+from shoal.fit.resources import parse_amounts
+from shoal.provision.cloudprovider.types import InstanceType
+from shoal.provision.simulation.model import NodePoolInput, SchedulingInput
 
 Object = dict[str, Any]
 Shape = tuple[str, str]
@@ -82,13 +82,15 @@ def diverse(count: int) -> list[Object]:
     return found
 
 
-def question(asked: Sequence[Object], types: Sequence[InstanceType], requirements: Sequence[Object] = ()) -> Question:
+def question(
+    asked: Sequence[Object], types: Sequence[InstanceType], requirements: Sequence[Object] = ()
+) -> SchedulingInput:
     """One NodePool that may buy as much as it likes."""
     reference = {"group": "karpenter.cluster.x-k8s.io", "kind": "ClusterAPINodeClass", "name": "default"}
     template = {"spec": {"requirements": list(requirements), "nodeClassRef": reference}}
     pool = {"metadata": {"name": "default", "uid": "pool"}, "spec": {"template": template}}
-    limits = amounts({"cpu": "10000000", "memory": "10000000Gi"})
-    return Question(tuple(asked), pools=(Pool(pool, types, {"nodes": 0}, limits),))
+    limits = parse_amounts({"cpu": "10000000", "memory": "10000000Gi"})
+    return SchedulingInput(tuple(asked), node_pools=(NodePoolInput(pool, types, {"nodes": 0}, limits),))
 
 
 def on_demand_in_one_zone(types: Sequence[InstanceType]) -> list[Object]:

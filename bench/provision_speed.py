@@ -12,15 +12,15 @@ import time
 import orjson
 
 from bench.provision_loads import diverse, question
-from shoal.provision.simulation.rule import simulate
-from shoal.provision.simulator.fake import increasing
-from shoal.provision.solver.pool import ITERATIONS, SECONDS
+from shoal.provision.simulation.simulate import simulate
+from shoal.provision.simulator.fake import increasing_fake_types
+from shoal.provision.solver.process import ITERATIONS, SECONDS
 from shoal.provision.solver.worker import improve
 
 
 def main() -> None:
     count, types, planner = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    asked = question(diverse(count), increasing(types))
+    asked = question(diverse(count), increasing_fake_types(types))
     began = time.perf_counter()
     plan = simulate(asked)
     if planner == "optimal":
@@ -28,7 +28,7 @@ def main() -> None:
     seconds = time.perf_counter() - began
     found = {
         "seconds": seconds,
-        "nodes": len(plan.claims),
+        "nodes": len(plan.new_node_claims),
         "cost": plan.cost,
         "failures": len(plan.failures),
         "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,

@@ -22,16 +22,23 @@ import orjson
 import yaml
 
 from bench.measure import SHOAL, Row
-from bench.plan import Sizes
+from bench.plan import BenchSizes
 from bench.processes import cpu_seconds
 from bench.provision_judge import judge
 from bench.provision_loads import Shape
-from bench.provision_watch import Watched, has
-from bench.servers import Failed, Shoal
+from bench.provision_watch import BudgetWatcher, has
+from bench.servers import BenchmarkFailed, Shoal
 from bench.story import DEPLOYMENTS, MANAGED, WORKERS
-from shoal.fit.resources import amounts
-from shoal.kinds.sizes import CAPACITY, MEMBER, PRICE, Size, announcement, machine_spec
-from shoal.provision.cloudprovider import InstanceType
+from shoal.fit.resources import parse_amounts
+from shoal.kinds.clusterapi.machine_sizes import (
+    CAPACITY_PREFIX,
+    KARPENTER_MEMBER_LABEL,
+    PRICE_ANNOTATION,
+    MachineSize,
+    capacity_annotations,
+    machine_spec,
+)
+from shoal.provision.cloudprovider.types import InstanceType
 
 Object = dict[str, Any]
 
@@ -47,7 +54,7 @@ PDBS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 FAMILIES = {"compute": (2, 0.0425), "general": (4, 0.048), "memory": (8, 0.063)}
 """GiB, and price an hour, for each CPU."""
 TYPES = {
-    f"{family}-{cpu}": Size(f"{family}-{cpu}", str(cpu), f"{cpu * ratio}Gi", f"{cpu * price:g}")
+    f"{family}-{cpu}": MachineSize(f"{family}-{cpu}", str(cpu), f"{cpu * ratio}Gi", f"{cpu * price:g}")
     for family, (ratio, price) in FAMILIES.items()
     for cpu in (2, 4, 8, 16)
 }
@@ -91,7 +98,7 @@ class Api:
         answer = self._answer(method, path, body)
         content = answer.read()
         if answer.status >= 300 and answer.status != 404:
-            raise Failed(f"{method} {path}: {answer.status} {content.decode(errors='replace')}")
+            raise BenchmarkFailed(f"{method} {path}: {answer.status} {content.decode(errors='replace')}")
         return orjson.loads(content) if answer.status < 300 else None
 
     def watch(self, path: str) -> Iterator[Object]:
@@ -133,11 +140,16 @@ class Fleet:
 
     def asked_cpu(self, count: int) -> int:
         """Thousandths."""
-        return sum(amounts({"cpu": self.parts[name][0][0]})["cpu"] * many for name, many in self.counts(count).items())
+        return sum(
+            parse_amounts({"cpu": self.parts[name][0][0]})["cpu"] * many for name, many in self.counts(count).items()
+        )
 
     def above_bound(self, count: int) -> float:
         shapes = [self.parts[name][0] for name, number in self.counts(count).items() for _ in range(number)]
-        types = [InstanceType(name, amounts(size.capacity), amounts(size.capacity), ()) for name, size in TYPES.items()]
+        types = [
+            InstanceType(name, parse_amounts(size.capacity), parse_amounts(size.capacity), ())
+            for name, size in TYPES.items()
+        ]
         judged = judge(shapes, types, [self.prices[name] for name in TYPES])
         return self.cost() / judged.find_bound(BOUND_SECONDS)
 
@@ -149,29 +161,29 @@ def counts(parts: Parts, count: int) -> dict[str, int]:
     return found
 
 
-def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
-    rows = told(ALIKE, sizes, directory / "provision-alike", say)
-    return rows + told(MIXED, sizes, directory / "provision-mixed", say)
+def run(sizes: BenchSizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
+    rows = run_story(ALIKE, sizes, directory / "provision-alike", say)
+    return rows + run_story(MIXED, sizes, directory / "provision-mixed", say)
 
 
-def told(parts: Parts, sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
+def run_story(parts: Parts, sizes: BenchSizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
     """Of several Deployments, only how they come and leave."""
     count, less = sizes.bought, sizes.bought // LESS
     with Up(directory) as server:
         server.start()
-        fleet = prepared(server, parts)
+        fleet = prepare_cluster(server, parts)
         time.sleep(sizes.settle)
         say(f"provision: {count:,} pods of {len(parts)} Deployment(s) come to a cluster without nodes")
-        rows = came(fleet, count)
-        watched = Watched(less * 9 // 10, BUDGET, fleet.asked_cpu(less))
-        with watching(fleet, watched):
+        rows = measure_scale_up(fleet, count)
+        watched = BudgetWatcher(less * 9 // 10, BUDGET, fleet.asked_cpu(less))
+        with watch_events(fleet, watched):
             say(f"provision: scaled to {less:,}")
-            rows += left(fleet, less, watched)
+            rows += measure_scale_down(fleet, less, watched)
             if parts is ALIKE:
                 say("provision: a price changes")
-                rows += dearer(fleet, less, watched)
+                rows += measure_price_rise(fleet, less, watched)
                 say("provision: the template changes")
-                rows += drifted(fleet, watched)
+                rows += measure_drift(fleet, watched)
         for each in watched.broken[:10]:
             say(f"provision: BROKEN: {each}")
         held = 100 * (1 - len(watched.broken) / watched.changes)
@@ -179,7 +191,7 @@ def told(parts: Parts, sizes: Sizes, directory: Path, say: Callable[[str], None]
         return [*rows, _row(title, "%", held, 100, at_least=True)]
 
 
-def prepared(server: Shoal, parts: Parts) -> Fleet:
+def prepare_cluster(server: Shoal, parts: Parts) -> Fleet:
     hub = Api(server.host, server.port, server.token)
     _until(lambda: [_phase(obj) for obj in hub.ask("GET", WORKERS)["items"]] == ["Running"], "there is no worker")
     managed = _of(f"{EMBEDDED}/v1alpha1", "ManagedCluster", NAME)
@@ -200,7 +212,7 @@ def prepared(server: Shoal, parts: Parts) -> Fleet:
     return fleet
 
 
-def came(fleet: Fleet, count: int) -> list[Row]:
+def measure_scale_up(fleet: Fleet, count: int) -> list[Row]:
     events = fleet.inside.watch(DEPLOYMENTS)
     began, used = time.perf_counter(), fleet.cpu()
     for name, number in fleet.counts(count).items():
@@ -220,7 +232,7 @@ def came(fleet: Fleet, count: int) -> list[Row]:
     ]
 
 
-def left(fleet: Fleet, count: int, watched: Watched) -> list[Row]:
+def measure_scale_down(fleet: Fleet, count: int, watched: BudgetWatcher) -> list[Row]:
     spec = {"minAvailable": watched.least_ready, "selector": {"matchLabels": LABELS}}
     fleet.inside.ask(
         "POST",
@@ -240,13 +252,13 @@ def left(fleet: Fleet, count: int, watched: Watched) -> list[Row]:
     ]
 
 
-def dearer(fleet: Fleet, count: int, watched: Watched) -> list[Row]:
+def measure_price_rise(fleet: Fleet, count: int, watched: BudgetWatcher) -> list[Row]:
     """Of the type that most nodes are of."""
     types = watched.types()
     name = max(sorted(set(types)), key=types.count)
     fleet.prices[name] *= DEARER
     began = time.monotonic()
-    said = {"metadata": {"annotations": {PRICE: f"{fleet.prices[name]:g}"}}}
+    said = {"metadata": {"annotations": {PRICE_ANNOTATION: f"{fleet.prices[name]:g}"}}}
     fleet.worker.ask("PATCH", f"{CAPI}/{NAME}-{name}", said)
     _until(lambda: name not in watched.types() and watched.at_rest(), f"nodes are left of {name}, which is dear")
     title = f"the price of {types.count(name)} of {len(types)} nodes is {DEARER:g} times as high: "
@@ -256,7 +268,7 @@ def dearer(fleet: Fleet, count: int, watched: Watched) -> list[Row]:
     ]
 
 
-def drifted(fleet: Fleet, watched: Watched) -> list[Row]:
+def measure_drift(fleet: Fleet, watched: BudgetWatcher) -> list[Row]:
     nodes, began = len(fleet.claims()), time.monotonic()
     fleet.inside.ask(
         "PATCH", f"{POOLS}/default", {"spec": {"template": {"metadata": {"labels": {"example.com/team": "blue"}}}}}
@@ -272,7 +284,7 @@ def drifted(fleet: Fleet, watched: Watched) -> list[Row]:
 
 
 @contextmanager
-def watching(fleet: Fleet, watched: Watched) -> Iterator[None]:
+def watch_events(fleet: Fleet, watched: BudgetWatcher) -> Iterator[None]:
     """Tells of all events, from two threads."""
     turn = threading.Lock()
 
@@ -291,7 +303,7 @@ def _phase(obj: Object | None) -> str:
     return str(((obj or {}).get("status") or {}).get("phase"))
 
 
-def _rest(watched: Watched) -> float:
+def _rest(watched: BudgetWatcher) -> float:
     """Returns the time when it came to rest, or when the wait ended."""
     deadline = time.monotonic() + REST_SECONDS
     while time.monotonic() < deadline:
@@ -305,7 +317,7 @@ def _until(look: Callable[[], bool], otherwise: str) -> None:
     deadline = time.monotonic() + LONGEST
     while not look():
         if time.monotonic() > deadline:
-            raise Failed(f"{otherwise}, after {LONGEST:.0f} s")
+            raise BenchmarkFailed(f"{otherwise}, after {LONGEST:.0f} s")
         time.sleep(LOOK_SECONDS)
 
 
@@ -316,17 +328,17 @@ def _row(title: str, unit: str, value: float, goal: float, *, at_least: bool = F
 # --- what is put there ---
 
 
-def _template(size: Size) -> Object:
-    spec = {"template": {"spec": machine_spec(size, bought=True)}}
+def _template(size: MachineSize) -> Object:
+    spec = {"template": {"spec": machine_spec(size, is_provisioned=True)}}
     return {**_of(f"{EMBEDDED}/v1alpha1", "EmbeddedMachineTemplate", f"{NAME}-{size.name}"), "spec": spec}
 
 
-def _machines(size: Size) -> Object:
+def _machines(size: MachineSize) -> Object:
     name = f"{NAME}-{size.name}"
     reference = {"apiGroup": EMBEDDED, "kind": "EmbeddedMachineTemplate", "name": name}
-    said = {**announcement(size), f"{CAPACITY}taints": "karpenter.sh/unregistered=:NoExecute"}
+    said = {**capacity_annotations(size), f"{CAPACITY_PREFIX}taints": "karpenter.sh/unregistered=:NoExecute"}
     found = _of("cluster.x-k8s.io/v1beta2", "MachineDeployment", name)
-    found["metadata"] |= {"labels": {MEMBER: "", **LABELS}, "annotations": said}
+    found["metadata"] |= {"labels": {KARPENTER_MEMBER_LABEL: "", **LABELS}, "annotations": said}
     template = {"spec": {"clusterName": NAME, "infrastructureRef": reference}}
     return {**found, "spec": {"clusterName": NAME, "replicas": 0, "template": template}}
 

@@ -9,13 +9,13 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.fit.resources import amounts
+from shoal.fit.resources import parse_amounts
 
 Object = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Watched:
+class BudgetWatcher:
     least_ready: int
     """Pods that are Ready and stay: what a PodDisruptionBudget says, from when there are so many."""
     budget: str
@@ -34,30 +34,32 @@ class Watched:
 
     def pod(self, event: Object, now: float) -> None:
         self._keep(self.pods, event, now)
-        ready = sum(has(each, "Ready") and not _going(each) for each in self.pods.values())
+        ready = sum(has(each, "Ready") and not _is_deleting(each) for each in self.pods.values())
         self._least("pods are ready", ready, self.least_ready)
 
     def claim(self, event: Object, now: float) -> None:
         self._keep(self.claims, event, now)
         there = [each for each in self.claims.values() if has(each, "Initialized")]
         total = [each for each in there if not has(each, "InstanceTerminating")]
-        down = sum(_going(each) or has(each, "DisruptionReason") for each in total)
-        most = _allowed(self.budget, len(total))
+        down = sum(_is_deleting(each) or has(each, "DisruptionReason") for each in total)
+        most = _allowed_disruptions(self.budget, len(total))
         if down > max(most, self._down):
             self.broken.append(f"{down} of {len(total)} nodes are going, {most} may")
         self._down, self.most_down = down, max(down, self.most_down)
-        staying = [amounts((each.get("status") or {}).get("allocatable")) for each in there if not _going(each)]
+        staying = [
+            parse_amounts((each.get("status") or {}).get("allocatable")) for each in there if not _is_deleting(each)
+        ]
         self._least("thousandths of CPU stay", sum(each.get("cpu", 0) for each in staying), self.least_cpu)
 
     def at_rest(self) -> bool:
         """Nothing is on its way: neither nodes nor pods."""
         claims = all(has(each, "Ready") and not has(each, "DisruptionReason") for each in self.claims.values())
-        return claims and not any(map(_going, [*self.claims.values(), *self.pods.values()]))
+        return claims and not any(map(_is_deleting, [*self.claims.values(), *self.pods.values()]))
 
     def types(self) -> list[str]:
         """Of the nodes that stay."""
         label = "node.kubernetes.io/instance-type"
-        return [each["metadata"]["labels"].get(label, "") for each in self.claims.values() if not _going(each)]
+        return [each["metadata"]["labels"].get(label, "") for each in self.claims.values() if not _is_deleting(each)]
 
     def _keep(self, known: dict[str, Object], event: Object, now: float) -> None:
         obj = event["object"]
@@ -66,7 +68,7 @@ class Watched:
         before = known.pop(uid, None)
         if event["type"] != "DELETED":
             known[uid] = obj
-        if event["type"] != "MODIFIED" or before is None or _going(before) != _going(obj):
+        if event["type"] != "MODIFIED" or before is None or _is_deleting(before) != _is_deleting(obj):
             self.moved = now
 
     def _least(self, what: str, found: int, least: int) -> None:
@@ -76,12 +78,12 @@ class Watched:
             self.broken.append(f"only {found} {what}, not {least}")
 
 
-def _allowed(budget: str, total: int) -> int:
+def _allowed_disruptions(budget: str, total: int) -> int:
     share = budget.removesuffix("%")
     return math.ceil(int(share) * total / 100) if share != budget else int(budget)
 
 
-def _going(obj: Object) -> bool:
+def _is_deleting(obj: Object) -> bool:
     return "deletionTimestamp" in obj["metadata"]
 
 

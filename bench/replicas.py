@@ -18,10 +18,10 @@ import orjson
 
 from bench.measure import SHOAL, Figures, Row
 from bench.peer import Kubernetes, find_programs
-from bench.place import LONGEST, Hosted, Place
-from bench.plan import Sizes
+from bench.place import LONGEST, BenchTarget, HostedTarget
+from bench.plan import BenchSizes
 from bench.processes import cpu_seconds
-from bench.servers import Failed, Server, Shoal
+from bench.servers import BenchmarkFailed, BenchServer, Shoal
 
 Object = dict[str, Any]
 KUBERNETES = "Kubernetes"
@@ -56,12 +56,12 @@ class Step:
         }
 
 
-def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
+def run(sizes: BenchSizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
     ready = Row(f"{sizes.replicas:,} replicas on {sizes.replica_nodes:,} nodes: all Ready", "replicas", GOAL)
     none = Row("scaled to 0: no pod is left", "replicas", 0)
     with Shoal(directory / "replicas") as server:
         server.start()
-        place = Hosted(server, "bench-replicas")
+        place = HostedTarget(server, "bench-replicas")
         ready.figures[SHOAL], none.figures[SHOAL] = _measure(SHOAL, place, sizes, say)
     programs = find_programs(Kubernetes.PROGRAMS)
     if programs is None:
@@ -69,11 +69,11 @@ def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
         return [ready, none]
     with Kubernetes(directory / "replicas-real", programs) as real:
         real.start()
-        ready.figures[KUBERNETES], none.figures[KUBERNETES] = _measure(KUBERNETES, Place(real), sizes, say)
+        ready.figures[KUBERNETES], none.figures[KUBERNETES] = _measure(KUBERNETES, BenchTarget(real), sizes, say)
     return [ready, none]
 
 
-def _measure(name: str, place: Place, sizes: Sizes, say: Callable[[str], None]) -> tuple[Figures, Figures]:
+def _measure(name: str, place: BenchTarget, sizes: BenchSizes, say: Callable[[str], None]) -> tuple[Figures, Figures]:
     _add_nodes(place, sizes.replica_nodes)
     time.sleep(sizes.settle)
     up, down = Step(), Step()
@@ -86,7 +86,7 @@ def _measure(name: str, place: Place, sizes: Sizes, say: Callable[[str], None]) 
     return up.figures(), down.figures()
 
 
-def _timed(place: Place, step: Step, sizes: Sizes, work: Callable[[], None]) -> None:
+def _timed(place: BenchTarget, step: Step, sizes: BenchSizes, work: Callable[[], None]) -> None:
     revision, used, began = _revision(place), _cpu(place.server), time.perf_counter()
     work()
     step.seconds.append(time.perf_counter() - began)
@@ -96,7 +96,7 @@ def _timed(place: Place, step: Step, sizes: Sizes, work: Callable[[], None]) -> 
     step.writes.append((_revision(place) - revision) / sizes.replicas)
 
 
-def _ready(place: Place, count: int) -> None:
+def _ready(place: BenchTarget, count: int) -> None:
     """As one watching client sees it."""
     listed = place.must("GET", f"{DEPLOYMENTS}?limit=1")
     version = listed["metadata"]["resourceVersion"]
@@ -108,10 +108,10 @@ def _ready(place: Place, count: int) -> None:
         if orjson.loads(line)["object"].get("status", {}).get("readyReplicas") == count:
             watch.close()
             return
-    raise Failed("the watch ended before all pods were Ready")
+    raise BenchmarkFailed("the watch ended before all pods were Ready")
 
 
-def _scaled_down(place: Place) -> None:
+def _scaled_down(place: BenchTarget) -> None:
     path = f"{DEPLOYMENTS}/{NAME}/scale"
     scale = place.must("GET", path)
     place.must("PUT", path, {**scale, "spec": {"replicas": 0}})
@@ -127,7 +127,7 @@ def deployment(count: int) -> Object:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": NAME}, "spec": spec}
 
 
-def _add_nodes(place: Place, count: int) -> None:
+def _add_nodes(place: BenchTarget, count: int) -> None:
     config = place.kubeconfig(place.server.directory / "nodes.kubeconfig")
     command = [sys.executable, "-c", "from shoal.cli.main import main; main()", "nodes", f"--kubeconfig={config}"]
     command += [f"--count={count}", *(f"--{resource}={amount}" for resource, amount in NODE.items())]
@@ -141,11 +141,11 @@ def _is_ready(node: Object) -> bool:
     return ready and not node["spec"].get("taints")
 
 
-def _revision(place: Place) -> int:
+def _revision(place: BenchTarget) -> int:
     return int(place.must("GET", f"{DEPLOYMENTS}?limit=1")["metadata"]["resourceVersion"])
 
 
-def _cpu(server: Server) -> dict[str, float]:
+def _cpu(server: BenchServer) -> dict[str, float]:
     return {program: cpu_seconds(pids) for program, pids in server.pids().items()}
 
 
@@ -153,5 +153,5 @@ def _until(look: Callable[[], bool], otherwise: str) -> None:
     deadline = time.monotonic() + LONGEST
     while not look():
         if time.monotonic() > deadline:
-            raise Failed(f"{otherwise}, after {LONGEST:.0f} s")
+            raise BenchmarkFailed(f"{otherwise}, after {LONGEST:.0f} s")
         time.sleep(LOOK_SECONDS)

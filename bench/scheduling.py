@@ -19,36 +19,36 @@ import orjson
 
 from bench import peer
 from bench.measure import SHOAL, Figures, Row
-from bench.place import LONGEST, Hosted, Place
-from bench.plan import Sizes
+from bench.place import LONGEST, BenchTarget, HostedTarget
+from bench.plan import BenchSizes
 from bench.processes import cpu_seconds, tree
-from bench.servers import Failed, Shoal
+from bench.servers import BenchmarkFailed, Shoal
 
 Object = dict[str, Any]
 REAL = "kube-scheduler"
 GOAL = 1000.0
 
 
-def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
+def run(sizes: BenchSizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
     title = f"{sizes.pods:,} pods on {sizes.nodes:,} nodes"
     row = Row(title, "scheduling", GOAL)
     with Shoal(directory / "scheduling") as server:
         server.start()
         say(f"{title}: {SHOAL}")
-        row.figures[SHOAL] = _ours(server, sizes)
+        row.figures[SHOAL] = _measure_shoal(server, sizes)
         program = (peer.find_programs((REAL,)) or {}).get(REAL)
         if program is None:
             print("NOT RUN: kube-scheduler (it is not in $SHOAL_PEERS, ~/.cache/shoal/bin or PATH)")
         else:
             say(f"{title}: {REAL}")
-            row.figures[REAL] = _real(server, sizes, program, directory)
+            row.figures[REAL] = _measure_kube_scheduler(server, sizes, program, directory)
     return [row]
 
 
-def _ours(server: Shoal, sizes: Sizes) -> Figures:
-    cluster = Hosted(server, "bench-ours")
+def _measure_shoal(server: Shoal, sizes: BenchSizes) -> Figures:
+    cluster = HostedTarget(server, "bench-ours")
     cluster.create("/api/v1/namespaces/default/pods", (pod(number) for number in range(sizes.pods)))
-    _until_told(cluster, f"/api/v1/namespaces/default/pods/{_name('pod', sizes.pods - 1)}")
+    _wait_unschedulable(cluster, f"/api/v1/namespaces/default/pods/{_name('pod', sizes.pods - 1)}")
     with _bindings(cluster, sizes.pods) as seen:
         before = cpu_seconds(tree(server.processes["shoal"].pid))
         cluster.create("/api/v1/nodes", (node(number) for number in range(sizes.nodes)))
@@ -57,8 +57,8 @@ def _ours(server: Shoal, sizes: Sizes) -> Figures:
     return _figures(sizes, seen, cpu)
 
 
-def _real(server: Shoal, sizes: Sizes, program: Path, directory: Path) -> Figures:
-    cluster = Hosted(server, "bench-real")
+def _measure_kube_scheduler(server: Shoal, sizes: BenchSizes, program: Path, directory: Path) -> Figures:
+    cluster = HostedTarget(server, "bench-real")
     cluster.create("/api/v1/nodes", (node(number) for number in range(sizes.nodes)))
     pods = (pod(number, schedulerName=REAL) for number in range(sizes.pods))
     cluster.create("/api/v1/namespaces/default/pods", pods)
@@ -71,13 +71,13 @@ def _real(server: Shoal, sizes: Sizes, program: Path, directory: Path) -> Figure
     return _figures(sizes, seen, cpu)
 
 
-def _figures(sizes: Sizes, seen: Bindings, cpu: float) -> Figures:
+def _figures(sizes: BenchSizes, seen: BindingCounter, cpu: float) -> Figures:
     seconds = max(seen.ended - seen.began, 0.001)
     return {"rate": sizes.pods / seconds, "value": seconds, "cpu_seconds": cpu, "operations": sizes.pods}
 
 
 @contextmanager
-def real_scheduler(program: Path, cluster: Place, directory: Path) -> Iterator[int]:
+def real_scheduler(program: Path, cluster: BenchTarget, directory: Path) -> Iterator[int]:
     """Its process id."""
     command = peer.scheduler_command(program, cluster.kubeconfig(directory / "kube-scheduler.kubeconfig"), REAL)
     with (directory / "kube-scheduler.log").open("wb") as log:
@@ -110,30 +110,30 @@ def _name(kind: str, number: int) -> str:
     return f"{kind}-{number:06}"
 
 
-def _until_told(place: Place, path: str) -> None:
+def _wait_unschedulable(place: BenchTarget, path: str) -> None:
     """Waits until the last pod is marked unschedulable."""
     deadline = time.monotonic() + LONGEST
     while time.monotonic() < deadline:
         if place.must("GET", path)["status"].get("conditions"):
             return
         time.sleep(0.1)
-    raise Failed("pods that fit nowhere were not told")
+    raise BenchmarkFailed("pods that fit nowhere were not told")
 
 
 @contextmanager
-def _bindings(place: Place, number: int) -> Iterator[Bindings]:
+def _bindings(place: BenchTarget, number: int) -> Iterator[BindingCounter]:
     listed = place.must("GET", "/api/v1/namespaces/default/pods?limit=1")
-    seen = Bindings(place, listed["metadata"]["resourceVersion"], number)
+    seen = BindingCounter(place, listed["metadata"]["resourceVersion"], number)
     try:
         yield seen
     finally:
         seen.close()
 
 
-class Bindings:
+class BindingCounter:
     """A watch that counts the pods that get a node."""
 
-    def __init__(self, cluster: Place, version: str, number: int) -> None:
+    def __init__(self, cluster: BenchTarget, version: str, number: int) -> None:
         self._number = number
         self._connection = cluster.connect()
         query = f"watch=true&resourceVersion={version}"
@@ -161,7 +161,7 @@ class Bindings:
 
     def wait(self) -> None:
         if not self._last.wait(LONGEST):
-            raise Failed("not all pods got a node")
+            raise BenchmarkFailed("not all pods got a node")
 
     def close(self) -> None:
         self._connection.close()

@@ -29,11 +29,11 @@ _DICE = random.Random()
 """Seeded by nobody: tests that run beside each other choose other ports."""
 
 
-class Failed(Exception):
+class BenchmarkFailed(Exception):
     """A benchmark that cannot go on; the message is for a person."""
 
 
-class Server(ABC):
+class BenchServer(ABC):
     """One kind of server in a directory of its own; may be started again on the data it has."""
 
     name = ""
@@ -86,9 +86,9 @@ class Server(ABC):
         while not self._is_ready():
             for program, process in self.processes.items():
                 if process.poll() is not None:
-                    raise Failed(f"{program} ended with {process.returncode}: {self._last_words(program)}")
+                    raise BenchmarkFailed(f"{program} ended with {process.returncode}: {self._last_words(program)}")
             if time.monotonic() > deadline:
-                raise Failed(f"{self.name} was not ready after {START_SECONDS:.0f} s")
+                raise BenchmarkFailed(f"{self.name} was not ready after {START_SECONDS:.0f} s")
             time.sleep(0.005)
 
     def _is_ready(self) -> bool:
@@ -120,11 +120,11 @@ class Server(ABC):
     def must(self, method: str, path: str, body: Any = None) -> Any:
         status, answer = self.ask(method, path, body)
         if status >= 300:
-            raise Failed(f"{self.name}: {method} {path}: {status} {answer}")
+            raise BenchmarkFailed(f"{self.name}: {method} {path}: {status} {answer}")
         return answer
 
 
-class Shoal(Server):
+class Shoal(BenchServer):
     name = "Shoal"
     command: tuple[str, ...] = ("up", "--workers", "0")
 

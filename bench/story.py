@@ -19,9 +19,9 @@ import orjson
 import yaml
 
 from bench.measure import SHOAL, Figures, Row
-from bench.plan import Sizes
+from bench.plan import BenchSizes
 from bench.processes import cpu_seconds
-from bench.servers import Failed, Shoal
+from bench.servers import BenchmarkFailed, Shoal
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 MANAGED = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/default/managedclusters"
@@ -52,7 +52,7 @@ class Up(Shoal):
     command = ("up", "--workers", "2")
 
 
-class Person:
+class HubUser:
     """One connection to the hub, with the administrator's token or that of a hosted cluster."""
 
     def __init__(self, server: Shoal, below: str = "", token: str = "") -> None:
@@ -69,7 +69,7 @@ class Person:
         answer = self._connection.getresponse()
         content = answer.read()
         if answer.status >= 300 and answer.status != 404:
-            raise Failed(f"{method} {path}: {answer.status} {content.decode(errors='replace')}")
+            raise BenchmarkFailed(f"{method} {path}: {answer.status} {content.decode(errors='replace')}")
         return orjson.loads(content) if answer.status < 300 else None
 
     def create(self, file: str, *names: str) -> None:
@@ -89,19 +89,19 @@ def until(look: Callable[[], Any], otherwise: str) -> None:
     deadline = time.monotonic() + LONGEST
     while not look():
         if time.monotonic() > deadline:
-            raise Failed(f"{otherwise}, after {LONGEST:.0f} s")
+            raise BenchmarkFailed(f"{otherwise}, after {LONGEST:.0f} s")
         time.sleep(LOOK_SECONDS)
 
 
-def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
+def run(sizes: BenchSizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
     found: dict[str, list[tuple[float, float]]] = {step: [] for step in STEPS}
     with Up(directory / "story") as server:
         server.start()
-        hub = Person(server)
+        hub = HubUser(server)
         until(lambda: [_phase(obj) for obj in hub.ask("GET", WORKERS)["items"]] == ["Running"] * 2, "no workers")
         for number in range(sizes.rounds):
             say(f"story: round {number + 1} of {sizes.rounds}")
-            steps = told(server, hub)
+            steps = run_story(server, hub)
             for step in STEPS:
                 began, used = time.perf_counter(), _cpu(server)
                 next(steps)
@@ -110,7 +110,7 @@ def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
     return [Row(step, "story", goal, {SHOAL: _figures(found[step])}) for step, goal in STEPS.items()]
 
 
-def told(server: Shoal, hub: Person) -> Iterator[None]:
+def run_story(server: Shoal, hub: HubUser) -> Iterator[None]:
     """Runs the steps in the order of `STEPS`."""
     hub.create("clusters.yaml", "east")
     until(lambda: _phase(hub.ask("GET", f"{MANAGED}/east")) == "Running", "east is not Running")
@@ -137,17 +137,17 @@ def told(server: Shoal, hub: Person) -> Iterator[None]:
     yield
 
 
-def _inside(server: Shoal, hub: Person, name: str) -> Person:
+def _inside(server: Shoal, hub: HubUser, name: str) -> HubUser:
     secret = hub.ask("GET", f"/api/v1/namespaces/default/secrets/{name}-kubeconfig")
     config = yaml.safe_load(base64.b64decode(secret["data"]["value"]))
-    return Person(server, f"/managedclusters/default/{name}", config["users"][0]["user"]["token"])
+    return HubUser(server, f"/managedclusters/default/{name}", config["users"][0]["user"]["token"])
 
 
 def _phase(obj: Any) -> str:
     return str(((obj or {}).get("status") or {}).get("phase"))
 
 
-def _ready(hub: Person, count: int) -> bool:
+def _ready(hub: HubUser, count: int) -> bool:
     status = (hub.ask("GET", f"{DEPLOYMENTS}/web") or {}).get("status") or {}
     return bool(status.get("readyReplicas") == status.get("replicas") == count)
 

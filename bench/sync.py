@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import SHOAL, Row
-from bench.plan import Sizes
+from bench.plan import BenchSizes
 from bench.processes import cpu_seconds, resident_mb, tree
-from bench.servers import Failed, Server, Shoal
-from bench.syncload import NAMESPACE, Load, Measured, create_all, create_maps
-from shoal.client.transport import Endpoint
+from bench.servers import BenchmarkFailed, BenchServer, Shoal
+from bench.syncload import NAMESPACE, LatencyResult, SyncLoad, create_all, create_maps
+from shoal.client.transport import RESTConfig
 
 Object = dict[str, Any]
 
@@ -41,10 +41,10 @@ class Hub(Shoal):
     command = ("up", "--workers", "0", "--resources-to-sync", "widgets.example.com,configmaps")
 
 
-def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
+def run(sizes: BenchSizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
     count, objects, changes = sizes.sync_clusters, sizes.sync_objects, sizes.sync_changes
     names = [f"m{number:03d}" for number in range(count)]
-    with Shoal(directory / "members") as members, Hub(directory / "hub") as hub, Dark() as dark:
+    with Shoal(directory / "members") as members, Hub(directory / "hub") as hub, UnreachableEndpoint() as dark:
         members.start()
         hub.start()
         say(f"sync: {count} clusters are registered, with {objects} objects each")
@@ -55,11 +55,11 @@ def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
         say(f"sync: {len(in_the_dark)} clusters go dark")
         for name in in_the_dark:
             _put_kubeconfig(hub, members, name, dark.port)
-        _until(lambda: _dark(hub) == set(in_the_dark), "the dark clusters were not noticed")
+        _until(lambda: _unreachable_clusters(hub) == set(in_the_dark), "the dark clusters were not noticed")
         say(f"sync: {changes:,} changes at {RATE:.0f} a second for the others")
         dimmed = _changes(hub, members, names[len(in_the_dark) :], objects, changes)
         say(f"sync: a syncer of its own with {sizes.sync_pulled:,} objects")
-        resident = _pulled(hub, members, directory, sizes.sync_pulled, sizes.settle)
+        resident = _syncer_memory(hub, members, directory, sizes.sync_pulled, sizes.settle)
     more = 100 * (dimmed.cpu / bright.cpu - 1)
     title = f"sync of {count} clusters with {objects} objects each, {RATE:.0f} changes/s"
     return [
@@ -74,10 +74,10 @@ def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
     ]
 
 
-class Changes:
-    def __init__(self, measured: Measured, cpu: float) -> None:
+class ChangeLatencies:
+    def __init__(self, measured: LatencyResult, cpu: float) -> None:
         if measured.failures:
-            raise Failed(measured.failures[0])
+            raise BenchmarkFailed(measured.failures[0])
         self._measured = measured
         self.cpu = cpu
         """Seconds of the hub's, for each."""
@@ -94,30 +94,30 @@ def _percentile(seconds: list[float], percent: int) -> float:
     return 1000 * ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
 
 
-def _changes(hub: Server, members: Server, names: list[str], objects: int, changes: int) -> Changes:
+def _changes(hub: BenchServer, members: BenchServer, names: list[str], objects: int, changes: int) -> ChangeLatencies:
     used = _cpu(hub)
 
-    async def load() -> Measured:
-        return await Load(endpoint(hub), endpoint(members), names, objects).run(changes, RATE)
+    async def load() -> LatencyResult:
+        return await SyncLoad(endpoint(hub), endpoint(members), names, objects).run(changes, RATE)
 
     measured = asyncio.run(load())
-    return Changes(measured, (_cpu(hub) - used) / changes)
+    return ChangeLatencies(measured, (_cpu(hub) - used) / changes)
 
 
-def _cpu(server: Server) -> float:
+def _cpu(server: BenchServer) -> float:
     return sum(cpu_seconds(pids) for pids in server.pids().values())
 
 
-def endpoint(server: Server) -> Endpoint:
+def endpoint(server: BenchServer) -> RESTConfig:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return Endpoint(f"https://{server.host}:{server.port}", context, server.token)
+    return RESTConfig(f"https://{server.host}:{server.port}", context, server.token)
 
 
 # --- before ---
 
 
-def prepare(hub: Server, members: Server, names: list[str], objects: int) -> None:
+def prepare(hub: BenchServer, members: BenchServer, names: list[str], objects: int) -> None:
     """Every object is in its cluster."""
     hub.must("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     members.must("POST", DEFINITIONS, definition())  # what root does not serve cannot be seen of all clusters at once
@@ -133,14 +133,14 @@ def prepare(hub: Server, members: Server, names: list[str], objects: int) -> Non
     time.sleep(1.0)
 
 
-def member(members: Server, name: str) -> None:
+def member(members: BenchServer, name: str) -> None:
     metadata, spec = {"name": name}, {"profile": "hub"}
     body = {"apiVersion": "core.shoal.dev/v1alpha1", "kind": "LogicalCluster", "metadata": metadata, "spec": spec}
     members.must("POST", LOGICAL, body)
     members.must("POST", f"/clusters/{name}{DEFINITIONS}", definition())
 
 
-def register(hub: Server, name: str, spec: Object) -> None:
+def register(hub: BenchServer, name: str, spec: Object) -> None:
     body = {"apiVersion": "workload.kcp.dev/v1alpha1", "kind": "Cluster", "metadata": {"name": name}, "spec": spec}
     hub.must("POST", CLUSTERS, body)
 
@@ -166,7 +166,7 @@ def definition() -> Object:
     }
 
 
-def kubeconfig(members: Server, name: str, port: int, token: str = "") -> str:
+def kubeconfig(members: BenchServer, name: str, port: int, token: str = "") -> str:
     authority = base64.b64encode((members.directory / "data" / "pki" / "ca.crt").read_bytes()).decode()
     return f"""apiVersion: v1
 kind: Config
@@ -177,7 +177,7 @@ users: [{{name: c, user: {{token: "{token or members.token}"}}}}]
 """
 
 
-def _put_kubeconfig(hub: Server, members: Server, name: str, port: int) -> None:
+def _put_kubeconfig(hub: BenchServer, members: BenchServer, name: str, port: int) -> None:
     text = kubeconfig(members, f"/clusters/{name}", port)
     path = f"/api/v1/namespaces/{NAMESPACE}/secrets"
     secret = {"metadata": {"name": name}, "data": {"value": base64.b64encode(text.encode()).decode()}}
@@ -188,15 +188,15 @@ def _put_kubeconfig(hub: Server, members: Server, name: str, port: int) -> None:
 # --- what is looked at ---
 
 
-def _ready(hub: Server) -> set[str]:
+def _ready(hub: BenchServer) -> set[str]:
     return {name for name, conditions in _conditions(hub).items() if conditions.get("Ready") == "True"}
 
 
-def _dark(hub: Server) -> set[str]:
+def _unreachable_clusters(hub: BenchServer) -> set[str]:
     return {name for name, conditions in _conditions(hub).items() if conditions.get("HeartbeatHealthy") == "False"}
 
 
-def _conditions(hub: Server) -> dict[str, dict[str, str]]:
+def _conditions(hub: BenchServer) -> dict[str, dict[str, str]]:
     found = hub.must("GET", CLUSTERS)["items"]
     return {
         obj["metadata"]["name"]: {c["type"]: c["status"] for c in (obj.get("status") or {}).get("conditions") or ()}
@@ -204,7 +204,7 @@ def _conditions(hub: Server) -> dict[str, dict[str, str]]:
     }
 
 
-def _count(server: Server, path: str) -> int:
+def _count(server: BenchServer, path: str) -> int:
     found = server.must("GET", f"{path}?limit=1")
     return len(found["items"]) + int(found["metadata"].get("remainingItemCount") or 0)
 
@@ -213,14 +213,14 @@ def _until(look: Callable[[], bool], otherwise: str) -> None:
     deadline = time.monotonic() + LONGEST
     while not look():
         if time.monotonic() > deadline:
-            raise Failed(otherwise)
+            raise BenchmarkFailed(otherwise)
         time.sleep(LOOK_SECONDS)
 
 
-class Dark:
+class UnreachableEndpoint:
     """An address where nobody ever answers."""
 
-    def __enter__(self) -> Dark:
+    def __enter__(self) -> UnreachableEndpoint:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
         self.port: int = self._listener.getsockname()[1]
         return self
@@ -229,7 +229,7 @@ class Dark:
         self._listener.close()
 
 
-def _pulled(hub: Server, members: Server, directory: Path, objects: int, settle: float) -> float:
+def _syncer_memory(hub: BenchServer, members: BenchServer, directory: Path, objects: int, settle: float) -> float:
     """Resident megabytes of `shoal syncer` with that many ConfigMaps."""
     name = "pulled"
     member(members, name)

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.client.https import HttpsTransport
-from shoal.client.requests import Client, Kind
-from shoal.client.transport import Endpoint
+from shoal.client.rest import Client, GroupVersionResource
+from shoal.client.transport import RESTConfig
 
 Object = dict[str, Any]
 Key = tuple[str, str]
 """Cluster and object."""
 
-CONFIG_MAPS = Kind("", "v1", "configmaps")
-WIDGETS = Kind("example.com", "v1", "widgets")
+CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
+WIDGETS = GroupVersionResource("example.com", "v1", "widgets")
 ASSIGNED = "workloads.kcp.dev/cluster"
 NAMESPACE = "bench"
 LONGEST = 60.0
@@ -30,19 +30,19 @@ GOODBYE_SECONDS = 0.25
 """For TLS, before the loop of the connections is closed."""
 
 
-def client_at(endpoint: Endpoint, cluster: str) -> Client:
-    return Client(HttpsTransport(endpoint.server, endpoint.tls), endpoint.token, cluster=cluster)
+def client_at(endpoint: RESTConfig, cluster: str) -> Client:
+    return Client(HttpsTransport(endpoint.server, endpoint.tls_context), endpoint.token, cluster=cluster)
 
 
 @dataclass
-class Measured:
+class LatencyResult:
     down: list[float] = field(default_factory=list)
     up: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
 
-class Load:
-    def __init__(self, hub: Endpoint, members: Endpoint, clusters: list[str], objects: int) -> None:
+class SyncLoad:
+    def __init__(self, hub: RESTConfig, members: RESTConfig, clusters: list[str], objects: int) -> None:
         self._hub, self._members = client_at(hub, "root"), client_at(members, "*")
         self._keys = [(cluster, f"w{number:03d}") for number in range(objects) for cluster in clusters]
         self._due: dict[Key, tuple[int, float]] = {}
@@ -53,13 +53,13 @@ class Load:
         self._left = 0
         self._done = asyncio.Event()
         self._statuses: asyncio.Queue[tuple[Key, int]] = asyncio.Queue()
-        self.measured = Measured()
+        self.measured = LatencyResult()
 
-    async def run(self, changes: int, rate: float) -> Measured:
+    async def run(self, changes: int, rate: float) -> LatencyResult:
         self._left = changes
         tasks = [
-            asyncio.create_task(self._watch(self._members, self._arrived)),
-            asyncio.create_task(self._watch(self._hub, self._returned)),
+            asyncio.create_task(self._watch(self._members, self._on_downstream_event)),
+            asyncio.create_task(self._watch(self._hub, self._on_status_event)),
             *(asyncio.create_task(self._answer()) for _ in range(WRITERS)),
         ]
         try:
@@ -88,10 +88,10 @@ class Load:
             async with room:
                 self._due[key] = number, at
                 patch = {"spec": {"size": number}}
-                await self._hub.call(
-                    *("PATCH", self._hub.path(WIDGETS, f"{key[1]}-{key[0]}", NAMESPACE), None, patch),
+                await self._hub.request(
+                    *("PATCH", self._hub.resource_path(WIDGETS, f"{key[1]}-{key[0]}", NAMESPACE), None, patch),
                     "application/merge-patch+json",
-                    brief=True,
+                    metadata_only=True,
                 )
 
         async with asyncio.TaskGroup() as group:
@@ -107,7 +107,7 @@ class Load:
                 if event["type"] == "MODIFIED":
                     told(event["object"], time.perf_counter())
 
-    def _arrived(self, obj: Object, now: float) -> None:
+    def _on_downstream_event(self, obj: Object, now: float) -> None:
         key = _key(obj)
         number, at = self._due.get(key, (0, 0.0))
         if obj["spec"]["size"] == number and number and self._written.get(key, (0, 0.0))[0] != number:
@@ -120,12 +120,12 @@ class Load:
             key, number = await self._statuses.get()
             cluster, name = key
             self._written[key] = number, time.perf_counter()
-            client = self._members.at(cluster)
-            path = client.path(WIDGETS, f"{name}-{cluster}", NAMESPACE, "status")
+            client = self._members.in_cluster(cluster)
+            path = client.resource_path(WIDGETS, f"{name}-{cluster}", NAMESPACE, "status")
             body = {"status": {"seen": number}}
-            await client.call("PATCH", path, None, body, "application/merge-patch+json", brief=True)
+            await client.request("PATCH", path, None, body, "application/merge-patch+json", metadata_only=True)
 
-    def _returned(self, obj: Object, now: float) -> None:
+    def _on_status_event(self, obj: Object, now: float) -> None:
         key = _key(obj)
         number, at = self._written.get(key, (0, 0.0))
         if at and (obj.get("status") or {}).get("seen") == number:
@@ -141,7 +141,7 @@ def _key(obj: Object) -> Key:
     return obj["metadata"]["labels"][ASSIGNED], str(obj["metadata"]["name"]).partition("-")[0]
 
 
-async def create_all(hub: Endpoint, clusters: list[str], objects: int) -> None:
+async def create_all(hub: RESTConfig, clusters: list[str], objects: int) -> None:
     """On the hub, labelled for their clusters."""
 
     def widget(cluster: str, number: int) -> Object:
@@ -151,7 +151,7 @@ async def create_all(hub: Endpoint, clusters: list[str], objects: int) -> None:
     await _create(hub, WIDGETS, [widget(cluster, number) for number in range(objects) for cluster in clusters])
 
 
-async def create_maps(hub: Endpoint, cluster: str, objects: int) -> None:
+async def create_maps(hub: RESTConfig, cluster: str, objects: int) -> None:
     """ConfigMaps on the hub, labelled for one cluster."""
 
     def config(number: int) -> Object:
@@ -163,13 +163,13 @@ async def create_maps(hub: Endpoint, cluster: str, objects: int) -> None:
     await _create(hub, CONFIG_MAPS, list(map(config, range(objects))))
 
 
-async def _create(hub: Endpoint, kind: Kind, objects: list[Object]) -> None:
+async def _create(hub: RESTConfig, kind: GroupVersionResource, objects: list[Object]) -> None:
     client = client_at(hub, "root")
     room = asyncio.Semaphore(WRITERS)
 
     async def one(body: Object) -> None:
         async with room:
-            await client.create(kind, body, NAMESPACE, brief=True)
+            await client.create(kind, body, NAMESPACE, metadata_only=True)
 
     async with asyncio.TaskGroup() as group:
         for body in objects:

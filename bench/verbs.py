@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import orjson
 
-from bench.connection import Connection, Reading
+from bench.connection import BodyConnection, LoadConnection
 from bench.load import Figures, Job, Meter, Source, ask, connect, drive
 from bench.subject import FIRST_SEQUENCE, collection, machine
 
@@ -32,7 +32,7 @@ async def list_all(job: Job) -> Figures:
 
 
 async def _repeat(job: Job, request: bytes, least: int = 0) -> Figures:
-    connections = await connect(job, Connection, job.connections)
+    connections = await connect(job, LoadConnection, job.connections)
     await drive(connections, lambda _: _until(job.warm, request, 1), Figures())
     figures = Figures()
     with Meter(job, figures):
@@ -69,7 +69,7 @@ async def delete(job: Job) -> Figures:
 
 
 async def _each(job: Job, requests: Iterator[bytes]) -> Figures:
-    connections = await connect(job, Connection, job.connections)
+    connections = await connect(job, LoadConnection, job.connections)
     figures = Figures()
     with Meter(job, figures):
         await drive(connections, lambda _: lambda: next(requests, None), figures)
@@ -79,7 +79,7 @@ async def _each(job: Job, requests: Iterator[bytes]) -> Figures:
 class Updates:
     """PUTs of the objects one connection owns, each with the resourceVersion of its last answer."""
 
-    def __init__(self, job: Job, connection: Reading, numbers: list[int]) -> None:
+    def __init__(self, job: Job, connection: BodyConnection, numbers: list[int]) -> None:
         self._job, self.connection = job, connection
         self._names = [object_name(number) for number in numbers]
         self._turn = 0
@@ -122,7 +122,7 @@ def fresh_sequences() -> Iterator[int]:
     return itertools.count(time.time_ns() // 1000)
 
 
-async def updaters(job: Job, connections: list[Reading]) -> dict[Reading, Updates]:
+async def updaters(job: Job, connections: list[BodyConnection]) -> dict[BodyConnection, Updates]:
     """The namespace's objects, dealt out to the connections."""
     width = len(connections)
     found = {c: Updates(job, c, list(range(index, job.count, width))) for index, c in enumerate(connections)}
@@ -132,11 +132,11 @@ async def updaters(job: Job, connections: list[Reading]) -> dict[Reading, Update
 
 async def update(job: Job) -> Figures:
     """The objects of the namespace in turn; every PUT changes one number."""
-    connections = await connect(job, Reading, job.connections)
+    connections = await connect(job, BodyConnection, job.connections)
     owned = await updaters(job, connections)
     sequences = fresh_sequences()
 
-    def until(connection: Reading, end: float) -> Source:
+    def until(connection: BodyConnection, end: float) -> Source:
         updates = owned[connection]
         return lambda: updates.next(next(sequences)) if time.perf_counter() < end else None
 

@@ -20,7 +20,7 @@ ENTRY = "shoal.cli.main:main"
 SCRIPTS = ("shoal", "kubectl-shoal", "kubectl_complete-shoal")
 
 
-class Refused(Exception):
+class BootstrapError(Exception):
     """What is wrong, and what to do about it."""
 
     def __init__(self, what: str, hint: str) -> None:
@@ -29,12 +29,16 @@ class Refused(Exception):
 
 def check_platform(platform: str, machine: str) -> None:
     if platform in ("win32", "cygwin", "msys"):
-        raise Refused("Shoal runs on Linux and macOS; on Windows use WSL2", "wsl --install, then make up in its shell")
+        raise BootstrapError(
+            "Shoal runs on Linux and macOS; on Windows use WSL2", "wsl --install, then make up in its shell"
+        )
     if platform == "darwin" and machine != "arm64":
-        raise Refused("the libraries of Shoal have no wheels for Intel Macs", "use an Apple silicon Mac or Linux")
+        raise BootstrapError(
+            "the libraries of Shoal have no wheels for Intel Macs", "use an Apple silicon Mac or Linux"
+        )
 
 
-def supported(version: Tuple[int, ...], implementation: str = "cpython") -> bool:
+def is_supported(version: Tuple[int, ...], implementation: str = "cpython") -> bool:
     return OLDEST <= tuple(version[:2]) <= NEWEST and implementation == "cpython"
 
 
@@ -52,21 +56,21 @@ def candidates() -> Iterator[str]:
                 yield os.path.join(pyenv, name, "bin", "python3")
 
 
-def works(python: str) -> bool:
+def is_usable(python: str) -> bool:
     """Asks it: a pyenv shim can exist for a version that is not switched on."""
     if not os.access(python, os.X_OK):
         return False
     program = "import sys; print(sys.implementation.name, *sys.version_info[:2])"
     probe = subprocess.run([python, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     words = probe.stdout.decode().split()
-    return probe.returncode == 0 and supported(tuple(map(int, words[1:])), words[0])
+    return probe.returncode == 0 and is_supported(tuple(map(int, words[1:])), words[0])
 
 
 def find_python() -> str:
     for python in candidates():
-        if works(python):
+        if is_usable(python):
             return python
-    raise Refused(
+    raise BootstrapError(
         "Shoal needs CPython {}.{} to {}.{}; this is {} {}.{} and no other was found".format(
             *OLDEST, *NEWEST, sys.implementation.name, *sys.version_info[:2]
         ),
@@ -80,7 +84,7 @@ def environment_version(venv: str) -> Optional[str]:
         with open(os.path.join(venv, "pyvenv.cfg")) as config:
             settings = dict(line.split(" = ", 1) for line in config.read().splitlines() if " = " in line)
         version = settings.get("version") or settings["version_info"]
-        usable = supported(tuple(int(part) for part in version.split(".")[:2]))
+        usable = is_supported(tuple(int(part) for part in version.split(".")[:2]))
     except (OSError, KeyError, ValueError):
         return None
     return version if usable and os.path.exists(os.path.join(venv, "bin", "python")) else None
@@ -119,12 +123,14 @@ def create_environment(venv: str) -> str:
     version = environment_version(venv)
     if version is None:
         if find_spec("venv") is None:
-            raise Refused("{} has no venv module".format(sys.executable), "install python3-venv and run make again")
+            raise BootstrapError(
+                "{} has no venv module".format(sys.executable), "install python3-venv and run make again"
+            )
         say("creating .venv with Python {}.{}.{}".format(*sys.version_info[:3]))
         run([sys.executable, "-m", "venv", "--clear", "--without-pip", venv])
         version = environment_version(venv)
     if version is None:
-        raise Refused("{} made no usable environment".format(sys.executable), "remove .venv and run make again")
+        raise BootstrapError("{} made no usable environment".format(sys.executable), "remove .venv and run make again")
     return version
 
 
@@ -137,7 +143,7 @@ def installer(venv: str, version: str) -> List[str]:
         elif find_spec("pip") is not None:
             return [sys.executable, "-m", "pip", "--python", python]
         else:
-            raise Refused(
+            raise BootstrapError(
                 "{} has neither ensurepip nor pip".format(sys.executable),
                 "install python3-venv (Debian, Ubuntu: apt install python3-venv) and run make again",
             )
@@ -185,7 +191,7 @@ def run(command: List[str]) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     finished = subprocess.run(command, stdout=subprocess.DEVNULL, env=environment)
     if finished.returncode != 0:
-        raise Refused(
+        raise BootstrapError(
             "this command failed: " + " ".join(map(shlex.quote, command)),
             "the reason is above; packages come from where your pip is set to look (pip config list)",
         )
@@ -212,11 +218,11 @@ def main(arguments: List[str]) -> int:
         return 0
     try:
         check_platform(sys.platform, os.uname().machine if hasattr(os, "uname") else "")
-        if not supported(sys.version_info[:2], sys.implementation.name):
+        if not is_supported(sys.version_info[:2], sys.implementation.name):
             python = find_python()
             os.execv(python, [python, os.path.abspath(__file__), *arguments])
         install(group, ROOT)
-    except Refused as refused:
+    except BootstrapError as refused:
         sys.stderr.write("{}\n".format(refused))
         return 1
     return 0

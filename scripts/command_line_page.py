@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/command_line_page.py
 
-`tests/cli/test_page.py` fails where the page is not what this would write.
+`tests/cli/test_command_line_page.py` fails where the page is not what this would write.
 """
 
 from __future__ import annotations

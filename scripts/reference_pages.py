@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from shoal.apiserver import builtins
-from shoal.kinds.own import definition_texts
+from shoal.apiserver.registry import builtins
+from shoal.kinds.shoal_crds import crd_manifests
 
 Object = dict[str, Any]
 
@@ -50,7 +50,7 @@ def pages() -> dict[str, str]:
     """The text of each page by its name."""
     groups: dict[str, list[tuple[str, Object]]] = {}
     for profile, where in (("root", "the hub and management clusters"), ("cluster", "hosted clusters")):
-        for text in definition_texts(profile):
+        for text in crd_manifests(profile):
             spec = yaml.safe_load(text)["spec"]
             groups.setdefault(spec["group"], []).append((where, spec))
     assert set(groups) == set(TITLES), "a group without a title, or a title without a group"
@@ -167,13 +167,13 @@ def _rules(schema: Object, path: str) -> Iterator[str]:
 def _built_in() -> Iterator[str]:
     yield from ("# Built-in kinds", "", f"What of Kubernetes' own API is served. {WRITTEN}")
     yield "Fields, defaults and validation are upstream's; where they are not, [scope.md](../scope.md) says so."
-    hub = {(each.group, each.version, each.plural) for each in builtins.resources("hub")}
+    hub = {(each.group, each.version, each.plural) for each in builtins.profile_resources("hub")}
     yield from (
         "",
         "| group and version | kind | resource | scope | profile | subresources |",
         "|---|---|---|---|---|---|",
     )
-    found = sorted(builtins.resources("cluster"), key=lambda each: (each.group, each.version, each.plural))
+    found = sorted(builtins.profile_resources("cluster"), key=lambda each: (each.group, each.version, each.plural))
     for each in found:
         both = (each.group, each.version, each.plural) in hub
         more = [*(["status"] if each.status else []), *(["scale"] if each.scale else []), *sorted(each.subresources)]

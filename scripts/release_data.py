@@ -22,12 +22,12 @@ from typing import Any
 import yaml
 
 from shoal import __version__
-from shoal.assemble.up import StoreSettings, Up, UpSettings, WorkersInside
-from shoal.client.requests import Client, Kind
+from shoal.assemble.server.hub import HubWithWorkers, InProcessWorkers, ShoalServerSettings, StoreSettings
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.objects.errors import StatusError
 
 Object = dict[str, Any]
-Known = tuple[Client, Kind, str, str]
+Known = tuple[Client, GroupVersionResource, str, str]
 """Where an object is, of what kind, its name and namespace."""
 
 ROOT = Path(__file__).parent.parent
@@ -36,30 +36,39 @@ LEFT_OUT = {"lock", ".lock", "port", "kubeconfig", "serving.json", "serving.pem"
 """Of that process and machine."""
 TEAM, HOSTED = "team", "default.east"
 
-NAMESPACES, CONFIG_MAPS, SECRETS = Kind("", "v1", "namespaces"), Kind("", "v1", "configmaps"), Kind("", "v1", "secrets")
-ACCOUNTS, LEASES = Kind("", "v1", "serviceaccounts"), Kind("coordination.k8s.io", "v1", "leases")
-ROLES, BINDINGS = (Kind("rbac.authorization.k8s.io", "v1", plural) for plural in ("roles", "rolebindings"))
-DEFINITIONS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-WIDGETS = Kind("example.com", "v1", "widgets")
-LOGICAL_CLUSTERS = Kind("core.shoal.dev", "v1alpha1", "logicalclusters")
-MANAGED = Kind("infrastructure.cluster.x-k8s.io", "v1alpha1", "managedclusters")
-WORKERS = Kind("infrastructure.cluster.x-k8s.io", "v1alpha1", "workers")
-PLACEMENTS = Kind("placement.shoal.dev", "v1alpha1", "placements")
-DEPLOYMENTS = Kind("apps", "v1", "deployments")
+NAMESPACES, CONFIG_MAPS, SECRETS = (
+    GroupVersionResource("", "v1", "namespaces"),
+    GroupVersionResource("", "v1", "configmaps"),
+    GroupVersionResource("", "v1", "secrets"),
+)
+ACCOUNTS, LEASES = (
+    GroupVersionResource("", "v1", "serviceaccounts"),
+    GroupVersionResource("coordination.k8s.io", "v1", "leases"),
+)
+ROLES, BINDINGS = (
+    GroupVersionResource("rbac.authorization.k8s.io", "v1", plural) for plural in ("roles", "rolebindings")
+)
+DEFINITIONS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+WIDGETS = GroupVersionResource("example.com", "v1", "widgets")
+LOGICAL_CLUSTERS = GroupVersionResource("core.shoal.dev", "v1alpha1", "logicalclusters")
+MANAGED = GroupVersionResource("infrastructure.cluster.x-k8s.io", "v1alpha1", "managedclusters")
+WORKERS = GroupVersionResource("infrastructure.cluster.x-k8s.io", "v1alpha1", "workers")
+PLACEMENTS = GroupVersionResource("placement.shoal.dev", "v1alpha1", "placements")
+DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
 
 
-async def fill(up: Up) -> list[Object]:
+async def fill(up: HubWithWorkers) -> list[Object]:
     """Makes a small fleet; what is to be found in it later, as it is in the end."""
     root, worker = up.hub.client("release-data"), up.workers[0].shoal.client("release-data")
-    still = await _still(root)
+    still = await _create_static_objects(root)
     await root.create(MANAGED, _own("ManagedCluster", MANAGED, "east", {"nodes": 1}), "default")
     spec = {"selects": [{"kind": "ConfigMap", "name": "settings"}], "priority": 10}
     await root.create(PLACEMENTS, _own("Placement", PLACEMENTS, "everywhere", spec), "default")
-    await _until(lambda: _running(root))
+    await _until(lambda: _is_running(root))
     await _until(lambda: _make(root, DEPLOYMENTS, _deployment(), "default"))
-    await _until(lambda: _ready(root))
-    await up.hub._loops.stop()
-    found = [await _expected("hub", *each, still=True) for each in still]
+    await _until(lambda: _is_ready(root))
+    await up.hub._controllers.stop()
+    found = [await _expected_record("hub", *each, still=True) for each in still]
     moving: list[Known] = [
         (root, LOGICAL_CLUSTERS, TEAM, ""),
         (root, MANAGED, "east", "default"),
@@ -67,16 +76,16 @@ async def fill(up: Up) -> list[Object]:
         (root, WORKERS, "worker-1", "shoal-system"),
         (root, DEPLOYMENTS, "web", "default"),
     ]
-    found += [await _expected("hub", *each, still=False) for each in moving]
-    return [*found, await _expected("worker-1", worker, LOGICAL_CLUSTERS, HOSTED, "", still=False)]
+    found += [await _expected_record("hub", *each, still=False) for each in moving]
+    return [*found, await _expected_record("worker-1", worker, LOGICAL_CLUSTERS, HOSTED, "", still=False)]
 
 
-async def _still(root: Client) -> list[Known]:
+async def _create_static_objects(root: Client) -> list[Known]:
     """What no loop writes."""
-    team = root.at(TEAM)
+    team = root.in_cluster(TEAM)
     definition = yaml.safe_load((ROOT / "examples" / "widget-crd.yaml").read_text())
     await root.create(LOGICAL_CLUSTERS, _own("LogicalCluster", LOGICAL_CLUSTERS, TEAM, {"profile": "cluster"}))
-    made: list[tuple[Client, Kind, Object, str]] = [
+    made: list[tuple[Client, GroupVersionResource, Object, str]] = [
         (root, NAMESPACES, {"metadata": {"name": "shop"}}, ""),
         (
             root,
@@ -87,7 +96,7 @@ async def _still(root: Client) -> list[Known]:
         (root, SECRETS, {"metadata": {"name": "word"}, "stringData": {"password": "kept"}}, "shop"),
         (root, ACCOUNTS, {"metadata": {"name": "robot"}}, "shop"),
         (root, ROLES, {"metadata": {"name": "reader"}, "rules": [_rule()]}, "shop"),
-        (root, BINDINGS, {"metadata": {"name": "reader"}, **_bound()}, "shop"),
+        (root, BINDINGS, {"metadata": {"name": "reader"}, **_role_binding_fields()}, "shop"),
         (root, LEASES, {"metadata": {"name": "turn"}, "spec": {"holderIdentity": "me"}}, "shop"),
         (root, DEFINITIONS, definition, ""),
         (team, CONFIG_MAPS, {"metadata": {"name": "theirs"}, "data": {"whose": "the team's"}}, "default"),
@@ -101,7 +110,7 @@ async def _still(root: Client) -> list[Known]:
     return [(client, kind, obj["metadata"]["name"], namespace) for client, kind, obj, namespace in made]
 
 
-def _own(name_of_kind: str, kind: Kind, name: str, spec: Object) -> Object:
+def _own(name_of_kind: str, kind: GroupVersionResource, name: str, spec: Object) -> Object:
     api_version = f"{kind.group}/{kind.version}"
     return {"apiVersion": api_version, "kind": name_of_kind, "metadata": {"name": name}, "spec": spec}
 
@@ -110,7 +119,7 @@ def _rule() -> Object:
     return {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}
 
 
-def _bound() -> Object:
+def _role_binding_fields() -> Object:
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"}
     return {"roleRef": role, "subjects": [{"kind": "ServiceAccount", "name": "robot", "namespace": "shop"}]}
 
@@ -121,7 +130,7 @@ def _deployment() -> Object:
     return deployment
 
 
-async def _make(client: Client, kind: Kind, obj: Object, namespace: str) -> bool:
+async def _make(client: Client, kind: GroupVersionResource, obj: Object, namespace: str) -> bool:
     try:
         await client.create(kind, {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}, namespace)
     except StatusError as error:
@@ -131,12 +140,12 @@ async def _make(client: Client, kind: Kind, obj: Object, namespace: str) -> bool
     return True
 
 
-async def _running(root: Client) -> bool:
+async def _is_running(root: Client) -> bool:
     found = await root.get(MANAGED, "east", "default")
     return bool((found.get("status") or {}).get("phase") == "Running")
 
 
-async def _ready(root: Client) -> bool:
+async def _is_ready(root: Client) -> bool:
     found = await root.get(DEPLOYMENTS, "web", "default")
     return bool((found.get("status") or {}).get("readyReplicas") == 2)
 
@@ -146,18 +155,20 @@ async def _until(holds: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(0.1)
 
 
-async def _expected(server: str, client: Client, kind: Kind, name: str, namespace: str, *, still: bool) -> Object:
+async def _expected_record(
+    server: str, client: Client, kind: GroupVersionResource, name: str, namespace: str, *, still: bool
+) -> Object:
     """`still`: nobody writes it, so it is byte for byte what it was."""
     obj = await client.get(kind, name, namespace)
-    return {"server": server, "path": client.path(kind, name, namespace), "still": still, "object": obj}
+    return {"server": server, "path": client.resource_path(kind, name, namespace), "still": still, "object": obj}
 
 
 async def run(directory: Path) -> None:
     data, keys = directory / "data", directory / "keys"
     keys.touch(0o600)
     keys.write_text(base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
-    settings = UpSettings(data, port=0, store=StoreSettings(encryption_key_file=str(keys)))
-    up = await Up.start(settings, WorkersInside(1, 10))
+    settings = ShoalServerSettings(data, port=0, store=StoreSettings(encryption_key_file=str(keys)))
+    up = await HubWithWorkers.start(settings, InProcessWorkers(1, 10))
     try:
         objects = await fill(up)
         revisions = {"data": up.hub.store.revision, "data/workers/worker-1": up.workers[0].shoal.store.revision}

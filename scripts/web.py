@@ -24,7 +24,7 @@ STAMP = MODULES / ".shoal-lock"
 OLDEST_NODE = (20, 19)
 
 
-class NotRun(Exception):
+class CheckSkipped(Exception):
     """What this machine lacks."""
 
 
@@ -32,10 +32,10 @@ def ensure_packages() -> str:
     """The node to use, once the packages of the lock file are there."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
-        raise NotRun("no node")
+        raise CheckSkipped("no node")
     version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     if tuple(int(part) for part in version.lstrip("v").split(".")[:2]) < OLDEST_NODE:
-        raise NotRun(f"node {version} is older than {'.'.join(map(str, OLDEST_NODE))}")
+        raise CheckSkipped(f"node {version} is older than {'.'.join(map(str, OLDEST_NODE))}")
     lock = sha256((WEB / "package-lock.json").read_bytes()).hexdigest()
     if not STAMP.exists() or STAMP.read_text() != lock:
         fetched = subprocess.run(
@@ -43,7 +43,7 @@ def ensure_packages() -> str:
         )
         if fetched.returncode:
             print(fetched.stderr[:1000], file=sys.stderr)
-            raise NotRun("its packages cannot be fetched")
+            raise CheckSkipped("its packages cannot be fetched")
         STAMP.write_text(lock)
     return node
 
@@ -89,7 +89,7 @@ def main(command: str) -> int:
             build(node, STATIC)
             return 0
         return check(node)
-    except NotRun as missing:
+    except CheckSkipped as missing:
         print(f"NOT RUN: the dashboard's bundle ({missing})")
         return 1 if "node" in os.environ.get("SHOAL_REQUIRE", "").split(",") or command == "build" else 0
     except subprocess.CalledProcessError as error:

@@ -30,7 +30,7 @@ def server() -> Iterator[Server]:
 def still_server() -> Iterator[Server]:
     """Its loops are stopped: what a test writes stays as it was written."""
     with running_server() as server:
-        server.call(server.shoal._loops.stop())
+        server.call(server.shoal._controllers.stop())
         yield server
 
 

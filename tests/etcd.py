@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from bench.servers import free_port
-from shoal.apiserver.certificates import Authority
+from shoal.apiserver.pki.ca import CertificateAuthority
 from shoal.store.etcd import EtcdSettings
 from tests.real.building import built
 
@@ -109,17 +109,17 @@ def running_etcd(*arguments: str, scheme: str = "http") -> Iterator[Etcd]:
 
 
 @contextmanager
-def guarded_etcd(directory: Path) -> Iterator[tuple[Etcd, Authority]]:
+def guarded_etcd(directory: Path) -> Iterator[tuple[Etcd, CertificateAuthority]]:
     """One that speaks TLS and wants a certificate of its own authority."""
-    authority = Authority(directory / "pki")
-    authority.ensure_serving(["127.0.0.1"])
+    authority = CertificateAuthority(directory / "pki")
+    authority.ensure_serving_certificate(["127.0.0.1"])
     pem, trusted = str(directory / "pki" / "serving.pem"), str(directory / "pki" / "ca.crt")
     flags = ("--cert-file", pem, "--key-file", pem, "--client-cert-auth", "--trusted-ca-file", trusted)
     with running_etcd(*flags, scheme="https") as etcd:
         yield etcd, authority
 
 
-def client_files(authority: Authority, directory: Path) -> dict[str, Path]:
+def client_files(authority: CertificateAuthority, directory: Path) -> dict[str, Path]:
     issued = authority.issue_client("shoal")
     files = {"cert_file": directory / "client.crt", "key_file": directory / "client.key"}
     files["cert_file"].write_bytes(issued.certificate)

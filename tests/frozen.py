@@ -41,5 +41,5 @@ def frozen(value: Any) -> Any:
 
 def freeze_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on, what shared copies hold cannot be changed."""
-    kept = reflector._SharedCopy._kept
-    monkeypatch.setattr(reflector._SharedCopy, "_kept", lambda self, obj: frozen(kept(self, obj)))
+    kept = reflector._SharedReflectorStore._transform_object
+    monkeypatch.setattr(reflector._SharedReflectorStore, "_transform_object", lambda self, obj: frozen(kept(self, obj)))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from tests.serving import config_map
 
 Object = dict[str, Any]
-MAPS = Kind("", "v1", "configmaps")
+MAPS = GroupVersionResource("", "v1", "configmaps")
 
 
 class Stale:
@@ -17,12 +17,12 @@ class Stale:
 
     valid = False
     looks = 0
-    holds = True
+    is_leader = True
 
     def __init__(self, *_: object) -> None:
         type(self).looks, type(self).valid = 0, False
 
-    def is_valid(self) -> bool:
+    def is_lease_valid(self) -> bool:
         type(self).looks += 1
         return self.valid
 
@@ -36,7 +36,7 @@ def every_write(client: Client, made: Object) -> list[Awaitable[object]]:
     return [
         client.create(MAPS, config_map("another"), "default"),
         client.update(MAPS, {**made, "data": {"n": "2"}}),
-        client.merge(MAPS, name, {"data": {"n": "2"}}, "default"),
+        client.merge_patch(MAPS, name, {"data": {"n": "2"}}, "default"),
         client.apply(MAPS, config_map(name, {"n": "2"}, namespace="default"), "me"),
         client.delete(MAPS, name, "default"),
         client.delete_all(MAPS, "default"),

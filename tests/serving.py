@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from shoal.assemble.datadir import kubeconfig, write_private
-from shoal.assemble.up import Shoal, StoreSettings, UpSettings
+from shoal.assemble.server.hub import ShoalServer, ShoalServerSettings, StoreSettings
+from shoal.assemble.storage.datadir import render_kubeconfig, write_private_file
 
 Object = dict[str, Any]
 T = TypeVar("T")
@@ -50,14 +50,14 @@ class Server:
         self.loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="shoal", daemon=True)
         self._thread.start()
-        settings = UpSettings(
+        settings = ShoalServerSettings(
             directory,
             port=port,
             store=store or StoreSettings(),
-            worker_processes=worker_processes,
+            run_worker_processes=worker_processes,
             root_profile=root_profile,
         )
-        self.shoal = self.call(Shoal.start(settings))
+        self.shoal = self.call(ShoalServer.start(settings))
         self.port = self.shoal.server.port
         self.token = (directory / "admin-token").read_text().strip()
         self.authority = self.shoal.server.authority.certificate
@@ -164,7 +164,7 @@ class Cluster:
     def kubeconfig(self, path: Path, token: str | None = None) -> Path:
         """A kubeconfig of this logical cluster, for real clients."""
         url = f"https://127.0.0.1:{self.server.port}{self.prefix}"
-        write_private(path, kubeconfig(url, self.server.authority, token or self.server.token))
+        write_private_file(path, render_kubeconfig(url, self.server.authority, token or self.server.token))
         return path
 
     def close(self) -> None:

@@ -13,11 +13,11 @@ import orjson
 import pytest
 
 from bench import clusters, etcd, measure, peer, plan, report, story, subject
-from bench.connection import Watching
+from bench.connection import WatchConnection
 from bench.load import quantile
 from bench.measure import Row
 from bench.processes import cpu_seconds, resident_mb, tree
-from bench.servers import Failed, Shoal
+from bench.servers import BenchmarkFailed, Shoal
 from tests.etcd import etcd_program
 
 TINY = replace(
@@ -110,13 +110,13 @@ def test_every_step_of_the_story_is_timed(tmp_path: Path) -> None:
 def test_an_answer_that_is_no_success_ends_the_benchmark(tmp_path: Path) -> None:
     with Shoal(tmp_path) as server:
         server.start()
-        with pytest.raises(Failed, match=r"^Shoal, list: \{'status 404': 2\} in 2 operations$"):
+        with pytest.raises(BenchmarkFailed, match=r"^Shoal, list: \{'status 404': 2\} in 2 operations$"):
             measure.generate(server, "absent", {"verb": "list", "connections": 1, "seconds": 0.0, "warm": 0.0})
 
 
 def test_a_server_that_cannot_start_is_reported_with_its_last_words(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("in the way")
-    with Shoal(tmp_path) as server, pytest.raises(Failed, match=r"^shoal ended with 1: .*data"):
+    with Shoal(tmp_path) as server, pytest.raises(BenchmarkFailed, match=r"^shoal ended with 1: .*data"):
         server.start()
 
 
@@ -131,7 +131,7 @@ def test_objects_have_the_same_size_and_fit_the_definition() -> None:
 
 def test_watched_events_are_lines_wherever_the_pieces_are_cut() -> None:
     found: list[bytes] = []
-    watching = Watching(found.append)
+    watching = WatchConnection(found.append)
     for piece in (b'{"a":1}\n', b'{"b"', b":2}\n{", b'"c":3}\n', b'{"d":4}\n{"e":5}\n'):
         watching.on_body(piece)
     assert [orjson.loads(line) for line in found] == [{"a": 1}, {"b": 2}, {"c": 3}, {"d": 4}, {"e": 5}]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import placement, plan, report
-from shoal.placement.fleet import plan as planned
+from shoal.placement.snapshot import plan_changes as planned
 
 TINY = replace(plan.QUICK, placed=8, placed_clusters=10, divided=100, planned=60)
 

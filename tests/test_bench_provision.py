@@ -11,7 +11,7 @@ from bench import plan, provision, report
 from bench.provision_judge import judge, patterns
 from bench.provision_loads import MIXES, diverse
 from bench.provision_story import ALIKE, MIXED, counts
-from bench.provision_watch import Watched
+from bench.provision_watch import BudgetWatcher
 from shoal.provision.simulator.catalogues import CATALOGUES
 
 TINY = replace(
@@ -69,7 +69,7 @@ def test_the_story_counts_all_pods() -> None:
 
 
 def test_what_a_watch_tells_of_is_held_against_the_promises() -> None:
-    watched = Watched(least_ready=2, budget="50%", least_cpu=2000)
+    watched = BudgetWatcher(least_ready=2, budget="50%", least_cpu=2000)
     for name in "abc":
         watched.pod(_event("ADDED", name, "Ready"), 1.0)
         watched.claim(_event("ADDED", name, "Ready", "Initialized"), 1.0)

@@ -55,12 +55,14 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 @pytest.mark.parametrize("platform", ["win32", "cygwin", "msys"])
 def test_windows_is_refused_by_name(platform: str) -> None:
-    with pytest.raises(bootstrap.Refused, match="error: Shoal runs on Linux and macOS; on Windows use WSL2\nhint: wsl"):
+    with pytest.raises(
+        bootstrap.BootstrapError, match="error: Shoal runs on Linux and macOS; on Windows use WSL2\nhint: wsl"
+    ):
         bootstrap.check_platform(platform, "AMD64")
 
 
 def test_intel_macs_are_refused_by_name() -> None:
-    with pytest.raises(bootstrap.Refused, match="no wheels for Intel Macs"):
+    with pytest.raises(bootstrap.BootstrapError, match="no wheels for Intel Macs"):
         bootstrap.check_platform("darwin", "x86_64")
 
 
@@ -80,7 +82,7 @@ def test_supported_platforms(platform: str, machine: str) -> None:
     ],
 )
 def test_supported_pythons(version: tuple[int, int], implementation: str, expected: bool) -> None:
-    assert bootstrap.supported(version, implementation) is expected
+    assert bootstrap.is_supported(version, implementation) is expected
 
 
 def executable(path: Path, text: str) -> Path:
@@ -105,7 +107,9 @@ def test_takes_a_python_of_the_path_then_of_pyenv(tmp_path: Path, monkeypatch: p
 def test_says_which_python_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
-    with pytest.raises(bootstrap.Refused, match=r"Shoal needs CPython 3.11 to 3.14; this is .*\nhint: install python3"):
+    with pytest.raises(
+        bootstrap.BootstrapError, match=r"Shoal needs CPython 3.11 to 3.14; this is .*\nhint: install python3"
+    ):
         bootstrap.find_python()
 
 
@@ -167,7 +171,7 @@ def test_where_pip_comes_from(
 
 def test_without_any_pip_it_says_what_to_install(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bootstrap, "find_spec", lambda name: None)
-    with pytest.raises(bootstrap.Refused, match="has neither ensurepip nor pip\nhint: install python3-venv"):
+    with pytest.raises(bootstrap.BootstrapError, match="has neither ensurepip nor pip\nhint: install python3-venv"):
         bootstrap.installer(str(tree / ".venv"), "3.11.7")
 
 
@@ -203,7 +207,7 @@ def test_unknown_groups_are_a_usage_error(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_failing_command_says_so() -> None:
-    with pytest.raises(bootstrap.Refused, match="error: this command failed: false\nhint: the reason is above"):
+    with pytest.raises(bootstrap.BootstrapError, match="error: this command failed: false\nhint: the reason is above"):
         bootstrap.run(["false"])
 
 

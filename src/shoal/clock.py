@@ -43,7 +43,7 @@ class SystemClock:
 class FakeClock:
     def __init__(self, start: float = 1_700_000_000.0) -> None:
         self._now = start
-        self._order = itertools.count()
+        self._sequence = itertools.count()
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
 
     def now(self) -> float:
@@ -58,25 +58,25 @@ class FakeClock:
     async def sleep(self, seconds: float) -> None:
         if seconds <= 0:
             return await asyncio.sleep(0)
-        due: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (self._now + seconds, next(self._order), due))
-        return await due
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._now + seconds, next(self._sequence), future))
+        return await future
 
     def step(self, seconds: float) -> None:
         self._now += seconds
         while self._sleepers and self._sleepers[0][0] <= self._now:
-            _, _, due = heapq.heappop(self._sleepers)
-            if not due.done():
-                due.set_result(None)
+            _, _, future = heapq.heappop(self._sleepers)
+            if not future.done():
+                future.set_result(None)
 
 
 def rfc3339(seconds: float) -> str:
     """Formats like metav1.Time: whole seconds, UTC, `Z`."""
-    return _second(int(seconds))
+    return _format_second(int(seconds))
 
 
 @lru_cache(maxsize=16)
-def _second(seconds: int) -> str:
+def _format_second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -35,9 +35,9 @@ def test_flags_are_kept_or_said_to_change_nothing() -> None:
     found = parse([*DEFAULTS, "--secure-port=7", "--bind-address", "127.0.0.1", "--feature-gates=A=true", "--v=4"])
     assert (found.get("secure-port"), found.get("bind-address")) == ("7", "127.0.0.1")
     assert found.warnings == ("--feature-gates changes nothing here",)
-    assert found.service_accounts
+    assert found.has_service_accounts
     plugins = [*DEFAULTS, "--disable-admission-plugins=A", "--disable-admission-plugins=ServiceAccount"]
-    assert not parse(plugins).service_accounts
+    assert not parse(plugins).has_service_accounts
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_help_is_what_envtest_looks_for_flags_in() -> None:
     assert "--insecure-port" not in usage()
 
 
-class Authority:
+class EnvtestCA:
     """A certificate authority as small as envtest's."""
 
     def __init__(self) -> None:
@@ -140,10 +140,10 @@ def wait_until_healthy(connect: type[http.client.HTTPConnection], url: str, path
             connection.close()
 
 
-class Standin:
+class EnvtestProcess:
     def __init__(self, assets: Path, etcd: str, directory: Path) -> None:
         directory.mkdir(exist_ok=True)
-        serving, users = Authority(), Authority()
+        serving, users = EnvtestCA(), EnvtestCA()
         serving.issue(directory, "apiserver", "localhost")
         serving.write(directory / "serving-ca.crt")
         users.issue(directory, "admin", "admin", ("system:masters",))
@@ -170,7 +170,7 @@ class Standin:
             context.load_cert_chain(self._directory / f"{user}.crt", self._directory / f"{user}.key")
         return context
 
-    def ask(self, user: str, method: str, path: str, body: object = None) -> tuple[int, dict[str, object]]:
+    def request(self, user: str, method: str, path: str, body: object = None) -> tuple[int, dict[str, object]]:
         connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=self._tls(user), timeout=HANG)
         connection.request(method, path, json.dumps(body), {"Content-Type": "application/json"})
         answer = connection.getresponse()
@@ -188,27 +188,27 @@ def test_a_control_plane_as_envtest_starts_it(
 ) -> None:
     url, store = etcd
     wait_until_healthy(http.client.HTTPConnection, url, "/health")
-    server = Standin(assets, url, tmp_path / "certificates")
+    server = EnvtestProcess(assets, url, tmp_path / "certificates")
     try:
         namespaces, maps = "/api/v1/namespaces", "/api/v1/namespaces/gone/configmaps"
-        assert server.ask("admin", "POST", namespaces, {"metadata": {"name": "gone"}})[0] == 201
-        assert server.ask("admin", "POST", maps, {"metadata": {"name": "a"}})[0] == 201
-        refused, said = server.ask("nobody", "GET", namespaces)
+        assert server.request("admin", "POST", namespaces, {"metadata": {"name": "gone"}})[0] == 201
+        assert server.request("admin", "POST", maps, {"metadata": {"name": "a"}})[0] == 201
+        refused, said = server.request("nobody", "GET", namespaces)
         assert (refused, str(said["message"])[:42]) == (403, 'namespaces is forbidden: User "nobody" can')
-        assert server.ask("admin", "DELETE", f"{namespaces}/gone")[0] == 200
+        assert server.request("admin", "DELETE", f"{namespaces}/gone")[0] == 200
         end = time.monotonic() + HANG
         # Nobody does this for users of envtest.
-        while server.ask("admin", "GET", f"{namespaces}/gone")[0] != 404:
+        while server.request("admin", "GET", f"{namespaces}/gone")[0] != 404:
             assert time.monotonic() < end
             time.sleep(0.02)
-        assert server.ask("admin", "POST", namespaces, {"metadata": {"name": "kept"}})[0] == 201
+        assert server.request("admin", "POST", namespaces, {"metadata": {"name": "kept"}})[0] == 201
     finally:
         code = server.stop()
     assert code == 0
     # Another one on the same etcd, with other certificates: what there was is there.
-    again = Standin(assets, url, tmp_path / "others")
+    again = EnvtestProcess(assets, url, tmp_path / "others")
     try:
-        assert again.ask("admin", "GET", f"{namespaces}/kept")[0] == 200
+        assert again.request("admin", "GET", f"{namespaces}/kept")[0] == 200
     finally:
         again.stop()
     store.send_signal(signal.SIGTERM)

@@ -10,11 +10,11 @@ from typing import Any
 
 import orjson
 
-from shoal.apiserver.entries import REMOVED
-from shoal.assemble.backup import BackupAsked, Taken, backup
-from shoal.assemble.restore import RestoreAsked, Restored, restore
-from shoal.assemble.snapshots import open_snapshot
-from shoal.assemble.store_settings import StoreSettings
+from shoal.apiserver.cache.objects import TOMBSTONE
+from shoal.assemble.commands.backup import BackupOptions, BackupResult, backup
+from shoal.assemble.commands.restore import RestoreOptions, RestoreResult, restore
+from shoal.assemble.storage.config import StoreSettings
+from shoal.assemble.storage.snapshot import open_snapshot
 from shoal.store.encrypted import EncryptedStore, KeyRing
 from shoal.store.interface import Store
 from shoal.store.sqlite import SqliteStore
@@ -24,7 +24,7 @@ _numbers = itertools.count(1)
 CLUSTERS = "core.shoal.dev/logicalclusters/root/"
 
 
-class Place:
+class StoreLocation:
     """The location of a store: a data directory, or a prefix of an etcd."""
 
     def __init__(self, directory: Path, etcd: Etcd | None = None) -> None:
@@ -44,10 +44,10 @@ class Place:
     async def open(self) -> Store:
         if not self.is_etcd:
             return await SqliteStore.open(self.directory)
-        from shoal.assemble.etcd_stores import remote  # noqa: PLC0415
+        from shoal.assemble.storage.etcd import remote_etcd_settings  # noqa: PLC0415
         from shoal.store.etcd import EtcdStore  # noqa: PLC0415
 
-        return await EtcdStore.open(remote(self.settings))
+        return await EtcdStore.open(remote_etcd_settings(self.settings))
 
     def fill(self, values: dict[str, bytes], ring: KeyRing | None = None) -> int:
         """Writes all values and returns the revision of the store."""
@@ -65,7 +65,7 @@ class Place:
 
         return asyncio.run(fill())
 
-    def stored(self) -> dict[str, bytes]:
+    def read_stored(self) -> dict[str, bytes]:
         """Returns the values as they are stored."""
 
         async def read() -> dict[str, bytes]:
@@ -74,14 +74,14 @@ class Place:
 
         return asyncio.run(read())
 
-    def backup(self, file: Path, revision: int = 0) -> Taken:
-        return backup(BackupAsked(file, self.directory, self.settings, revision=revision))
+    def backup(self, file: Path, revision: int = 0) -> BackupResult:
+        return backup(BackupOptions(file, self.directory, self.settings, revision=revision))
 
-    def restore(self, file: Path, *, replace: bool = False) -> Restored:
-        return restore(RestoreAsked(file, self.data_dir, self.settings, replace))
+    def restore(self, file: Path, *, replace: bool = False) -> RestoreResult:
+        return restore(RestoreOptions(file, self.data_dir, self.settings, replace))
 
 
-def encoded(obj: dict[str, Any]) -> bytes:
+def encode_object(obj: dict[str, Any]) -> bytes:
     return orjson.dumps(obj)
 
 
@@ -90,7 +90,7 @@ def some_object(kind: str, group: str, namespace: str, name: str, **more: Any) -
     if namespace:
         metadata["namespace"] = namespace
     version = f"{group}/v1" if group else "v1"
-    return encoded({"apiVersion": version, "kind": kind, "metadata": metadata, **more})
+    return encode_object({"apiVersion": version, "kind": kind, "metadata": metadata, **more})
 
 
 def contents(count: int) -> dict[str, bytes]:
@@ -103,5 +103,5 @@ def contents(count: int) -> dict[str, bytes]:
         plural, kind = (("configmaps", "ConfigMap"), ("secrets", "Secret"))[n % 3 == 0]
         key = f"core/{plural}/{cluster}/default/o{n}"
         values[key] = some_object(kind, "", "default", f"o{n}", data={"n": "x" * (n % 700), "ä": str(n)})
-    values["rbac.authorization.k8s.io/clusterroles/team//edit"] = REMOVED
+    values["rbac.authorization.k8s.io/clusterroles/team//edit"] = TOMBSTONE
     return values

@@ -12,52 +12,58 @@ from pathlib import Path
 
 import pytest
 
-from shoal.assemble.backup import BackupAsked, backup
-from shoal.assemble.datadir import DataDirError
-from shoal.assemble.encrypting import encrypt
-from shoal.assemble.etcd_stores import remote
-from shoal.assemble.fsck import fsck
-from shoal.assemble.restore import RestoreAsked, restore
-from shoal.assemble.store_settings import StoreSettings
+from shoal.assemble.commands.backup import BackupOptions, backup
+from shoal.assemble.commands.encrypt import encrypt
+from shoal.assemble.commands.fsck import fsck
+from shoal.assemble.commands.restore import RestoreOptions, restore
+from shoal.assemble.storage.config import StoreSettings
+from shoal.assemble.storage.datadir import DataDirError
+from shoal.assemble.storage.etcd import remote_etcd_settings
 from shoal.store.encrypted import KeyRing
 from shoal.store.etcd import EtcdStore
-from shoal.store.etcd.copying import EtcdSnapshot, Making, make_store
-from shoal.store.interface import Compacted, CompareFailed, Event, KeyValue, StoreFormat, StoreLost
-from tests.backup.stores import Place, contents
+from shoal.store.etcd.snapshot import EtcdRestoreSpec, EtcdSnapshot, restore_store
+from shoal.store.interface import Compacted, CompareFailed, KeyValue, StoreEvent, StoreFormatError, StoreLost
+from tests.backup.stores import StoreLocation, contents
 from tests.etcd import Etcd, etcd_program
 from tests.serving import Cluster, Server, config_map
-from tests.store.contract import Seen
+from tests.store.contract import WatchRecorder
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 
 
-class Cut(Exception):
+class RestoreInterrupted(Exception):
     pass
 
 
-def cut_after(values: dict[str, bytes], count: int) -> Iterator[KeyValue]:
+def interrupt_after(values: dict[str, bytes], count: int) -> Iterator[KeyValue]:
     for index, (key, value) in enumerate(sorted(values.items())):
         if index == count:
-            raise Cut
+            raise RestoreInterrupted
         yield KeyValue(key, value, 1)
 
 
 def test_a_restore_that_did_not_end_is_no_store_and_begins_anew(tmp_path: Path, etcd: Etcd) -> None:
-    here, there, file = Place(tmp_path), Place(tmp_path, etcd), tmp_path / "b"
+    here, there, file = StoreLocation(tmp_path), StoreLocation(tmp_path, etcd), tmp_path / "b"
     values = contents(500)
     here.fill(values)
     here.backup(file)
-    with pytest.raises(Cut):
-        asyncio.run(make_store(remote(there.settings), Making("0" * 36, "before", 1), cut_after(values, 250)))
-    with pytest.raises(StoreFormat, match="a restore was begun and did not end; run shoal restore again"):
-        asyncio.run(EtcdStore.open(remote(there.settings)))
+    with pytest.raises(RestoreInterrupted):
+        asyncio.run(
+            restore_store(
+                remote_etcd_settings(there.settings),
+                EtcdRestoreSpec("0" * 36, "before", 1),
+                interrupt_after(values, 250),
+            )
+        )
+    with pytest.raises(StoreFormatError, match="a restore was begun and did not end; run shoal restore again"):
+        asyncio.run(EtcdStore.open(remote_etcd_settings(there.settings)))
     there.restore(file)
-    assert there.stored() == values
+    assert there.read_stored() == values
 
     async def strays() -> dict[str, int]:
-        snapshot = await EtcdSnapshot.open(remote(there.settings))
+        snapshot = await EtcdSnapshot.open(remote_etcd_settings(there.settings))
         try:
-            return await snapshot.strays()
+            return await snapshot.orphaned_prefixes()
         finally:
             await snapshot.close()
 
@@ -65,31 +71,31 @@ def test_a_restore_that_did_not_end_is_no_store_and_begins_anew(tmp_path: Path, 
 
 
 def test_a_store_that_was_there_stays_when_a_restore_does_not_end(tmp_path: Path, etcd: Etcd) -> None:
-    there, old = Place(tmp_path, etcd), contents(20)
+    there, old = StoreLocation(tmp_path, etcd), contents(20)
     there.fill(old)
-    making = Making("0" * 36, "before", 1, replace=True)
-    with pytest.raises(Cut):
-        asyncio.run(make_store(remote(there.settings), making, cut_after(contents(500), 250)))
-    assert there.stored() == old
+    making = EtcdRestoreSpec("0" * 36, "before", 1, replace=True)
+    with pytest.raises(RestoreInterrupted):
+        asyncio.run(restore_store(remote_etcd_settings(there.settings), making, interrupt_after(contents(500), 250)))
+    assert there.read_stored() == old
     (note,) = fsck(there.directory, there.settings).findings
     folder = f"{there.settings.prefix}/objects-00000000/"
-    assert (note.problem, note.todo) == (False, f"when nobody needs them: etcdctl del --prefix {folder}")
+    assert (note.is_problem, note.remedy) == (False, f"when nobody needs them: etcdctl del --prefix {folder}")
 
 
 def test_keys_of_another_program_are_left_alone(tmp_path: Path, etcd: Etcd) -> None:
-    inner, file = Place(tmp_path, etcd), tmp_path / "b"
+    inner, file = StoreLocation(tmp_path, etcd), tmp_path / "b"
     inner.settings = replace(inner.settings, prefix="/other/program")
     inner.fill(contents(3))
     inner.backup(file)
     outer = replace(inner.settings, prefix="/other")
-    with pytest.raises(StoreFormat, match=r"holds keys of another program \(/other/program/objects/"):
-        restore(RestoreAsked(file, None, outer, replace=True))
-    assert inner.stored() == contents(3)
+    with pytest.raises(StoreFormatError, match=r"holds keys of another program \(/other/program/objects/"):
+        restore(RestoreOptions(file, None, outer, replace=True))
+    assert inner.read_stored() == contents(3)
 
 
 def test_a_local_etcd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{etcd_program().parent}{os.pathsep}{os.environ['PATH']}")
-    here, file, values = Place(tmp_path), tmp_path / "b", contents(50)
+    here, file, values = StoreLocation(tmp_path), tmp_path / "b", contents(50)
     ring = KeyRing((b"k" * 32,), "keys")
     here.fill(values, ring)
     here.backup(file)
@@ -97,21 +103,21 @@ def test_a_local_etcd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         keys = Path(short) / "keys"
         keys.write_text(base64.b64encode(b"k" * 32).decode())
         directory, local = Path(short) / "data", StoreSettings("etcd", encryption_key_file=str(keys))
-        restore(RestoreAsked(file, directory, local))
+        restore(RestoreOptions(file, directory, local))
         with pytest.raises(DataDirError, match="holds a store already"):
-            restore(RestoreAsked(file, directory, local))
-        assert fsck(directory, local).sound
-        assert encrypt(directory, local, decrypt=True).written > 0
+            restore(RestoreOptions(file, directory, local))
+        assert fsck(directory, local).is_sound
+        assert encrypt(directory, local, decrypt=True).rewritten > 0
         server = Server(directory, store=StoreSettings("etcd"))
         try:
             # While it runs, and found by what is in the directory.
-            taken = backup(BackupAsked(tmp_path / "live", directory, StoreSettings()))
+            taken = backup(BackupOptions(tmp_path / "live", directory, StoreSettings()))
         finally:
             server.stop()
     assert taken.header.kind == "etcd"
-    back = Place(tmp_path)
+    back = StoreLocation(tmp_path)
     back.restore(tmp_path / "live")
-    assert back.stored().items() >= values.items()
+    assert back.read_stored().items() >= values.items()
 
 
 def test_a_data_directory_moves_to_a_local_etcd_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +127,7 @@ def test_a_data_directory_moves_to_a_local_etcd_and_back(tmp_path: Path, monkeyp
         for step, store in enumerate((StoreSettings(), StoreSettings("etcd"), StoreSettings())):
             file = tmp_path / f"step{step}"
             if step:
-                asked = RestoreAsked(tmp_path / f"step{step - 1}", directory, store, replace=True)
+                asked = RestoreOptions(tmp_path / f"step{step - 1}", directory, store, replace=True)
                 if step == 1:
                     monkeypatch.setenv("PATH", "")
                     with pytest.raises(DataDirError, match="no etcd on PATH"):
@@ -141,7 +147,7 @@ def test_a_data_directory_moves_to_a_local_etcd_and_back(tmp_path: Path, monkeyp
                 root.close()
             finally:
                 server.stop()
-            backup(BackupAsked(file, directory, StoreSettings()))
+            backup(BackupOptions(file, directory, StoreSettings()))
     assert len(tokens) == 1
     assert revisions == sorted(revisions)
 
@@ -151,10 +157,10 @@ def test_revisions_ahead_of_etcds(etcd: Etcd) -> None:
 
     async def run() -> None:
         settings = etcd.settings()
-        made = await make_store(settings, Making("2" * 36, "before", 10**6), [KeyValue("/a", b"old", 1)])
-        store, seen, history = await EtcdStore.open(settings), Seen(), Seen()
+        made = await restore_store(settings, EtcdRestoreSpec("2" * 36, "before", 10**6), [KeyValue("/a", b"old", 1)])
+        store, seen, history = await EtcdStore.open(settings), WatchRecorder(), WatchRecorder()
         try:
-            assert store.revision >= store.compacted == made.revision > 10**6
+            assert store.revision >= store.compacted_revision == made.revision > 10**6
             old = await store.get("/a")
             assert old is not None
             assert 10**6 - 100 < old.revision <= made.revision
@@ -162,11 +168,11 @@ def test_revisions_ahead_of_etcds(etcd: Etcd) -> None:
             first = await store.put("/a", b"new", old.revision)
             with pytest.raises(CompareFailed) as refused:
                 await store.put("/a", b"other", old.revision)
-            assert refused.value.current == first
+            assert refused.value.current_revision == first
             gone = await store.delete("/a", first)
             store.watch(made.revision, history)
-            expected = [Event(first, "/a", b"new"), Event(gone, "/a", None)]
-            assert await seen.until(gone) == expected == await history.until(gone)
+            expected = [StoreEvent(first, "/a", b"new"), StoreEvent(gone, "/a", None)]
+            assert await seen.wait_for_revision(gone) == expected == await history.wait_for_revision(gone)
             assert await store.range("", revision=first) == ([KeyValue("/a", b"new", first)], first)
             await store.compact(gone)
             with pytest.raises(Compacted) as compacted:
@@ -176,7 +182,7 @@ def test_revisions_ahead_of_etcds(etcd: Etcd) -> None:
             await store.close()
         store = await EtcdStore.open(settings)
         try:
-            assert (store.compacted, store.revision >= gone) == (gone, True)
+            assert (store.compacted_revision, store.revision >= gone) == (gone, True)
         finally:
             await store.close()
 
@@ -184,15 +190,15 @@ def test_revisions_ahead_of_etcds(etcd: Etcd) -> None:
 
 
 def test_a_server_that_is_still_there_acknowledges_nothing_more(tmp_path: Path, etcd: Etcd) -> None:
-    there = Place(tmp_path, etcd)
+    there = StoreLocation(tmp_path, etcd)
     there.fill(contents(3))
 
     async def run() -> None:
-        settings = remote(there.settings)
+        settings = remote_etcd_settings(there.settings)
         reader, writer = await EtcdStore.open(settings), await EtcdStore.open(settings)
         try:
             await writer.put("/before", b"1", 0)
-            await make_store(settings, Making("1" * 36, writer.id, 1, replace=True), [])
+            await restore_store(settings, EtcdRestoreSpec("1" * 36, writer.id, 1, replace=True), [])
             with pytest.raises(StoreLost, match="holds another store"):
                 await writer.put("/after", b"1", 0)
             lost = await asyncio.wait_for(asyncio.shield(reader.failure), 60)
@@ -203,12 +209,12 @@ def test_a_server_that_is_still_there_acknowledges_nothing_more(tmp_path: Path, 
             await writer.close()
 
     asyncio.run(run())
-    assert there.stored() == {}
+    assert there.read_stored() == {}
 
 
 def test_hubs_of_the_old_store_go_on_with_the_restored_one(tmp_path: Path, etcd: Etcd) -> None:
     settings, file = StoreSettings("etcd", (etcd.endpoint,), "/goes-on"), tmp_path / "b"
-    place = Place(tmp_path, etcd)
+    place = StoreLocation(tmp_path, etcd)
     place.directory, place.settings = tmp_path / "hub", settings
     server = Server(place.directory, store=settings)
     try:
@@ -229,13 +235,13 @@ def test_hubs_of_the_old_store_go_on_with_the_restored_one(tmp_path: Path, etcd:
     assert (place.directory / "store-id").read_text().strip() == old
     server = Server(place.directory, store=settings)
     try:
-        assert server.shoal.store.id == done.store
+        assert server.shoal.store.id == done.store_id
         root = Cluster(server, "root")
         names = [item["metadata"]["name"] for item in root.get(MAPS).ok()["items"]]
         root.close()
     finally:
         server.stop()
     assert ("kept" in names, "later" in names) == (True, False)
-    assert (place.directory / "store-id").read_text().strip() == done.store
+    assert (place.directory / "store-id").read_text().strip() == done.store_id
     with pytest.raises(StoreLost):
-        asyncio.run(EtcdStore.open(remote(settings), "another"))
+        asyncio.run(EtcdStore.open(remote_etcd_settings(settings), "another"))

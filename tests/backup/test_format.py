@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from shoal.objects.errors import StoreError
 from shoal.store.backup import format as backup_format
-from shoal.store.backup.format import BackupRefused, Header, Reader, Writer, failed, verify
+from shoal.store.backup.format import BackupHeader, BackupReader, BackupWriter, InvalidBackup, error_chunk, verify
 from shoal.store.interface import KeyValue
 
-HEADER = Header("0b8f", "sqlite", 41, 57, "2026-11-16T08:00:00Z", "0.1.0")
+HEADER = BackupHeader("0b8f", "sqlite", 41, 57, "2026-11-16T08:00:00Z", "0.1.0")
 KEYS = {"admin-token": "t\n"}
 records = st.lists(
     st.builds(KeyValue, st.text(st.characters(exclude_categories=["Cs"])), st.binary(), st.integers(0, 2**64 - 1)),
@@ -24,46 +24,46 @@ records = st.lists(
 )
 
 
-def written(items: Sequence[KeyValue], keys: dict[str, str] | None = None) -> bytes:
+def backup_bytes(items: Sequence[KeyValue], keys: dict[str, str] | None = None) -> bytes:
     out = io.BytesIO()
-    writer = Writer(out.write, HEADER, keys)
+    writer = BackupWriter(out.write, HEADER, keys)
     writer.add_all(items)
     writer.close()
     return out.getvalue()
 
 
-def refused(data: bytes) -> BackupRefused:
-    with pytest.raises(BackupRefused) as failed:
+def invalid_backup_of(data: bytes) -> InvalidBackup:
+    with pytest.raises(InvalidBackup) as failed:
         verify(io.BytesIO(data), "file")
     return failed.value
 
 
 @given(records)
 def test_what_goes_in_comes_out(items: list[KeyValue]) -> None:
-    reader = Reader(io.BytesIO(written(items, KEYS)), "file")
+    reader = BackupReader(io.BytesIO(backup_bytes(items, KEYS)), "file")
     assert reader.header == HEADER
     assert list(reader.records()) == items
     assert reader.keys == KEYS
-    assert verify(io.BytesIO(written(items)), "file") == (HEADER, len(items))
+    assert verify(io.BytesIO(backup_bytes(items)), "file") == (HEADER, len(items))
 
 
 def test_chunks_are_small_and_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backup_format, "CHUNK_BYTES", 1000)
     pieces: list[bytes] = []
-    writer = Writer(pieces.append, HEADER)
+    writer = BackupWriter(pieces.append, HEADER)
     items = [KeyValue(f"/{n}", b"v" * 100, n) for n in range(100)]
     writer.add_all(items)
     assert len(pieces) > 10, "records leave while others come"
     writer.close()
-    assert list(Reader(io.BytesIO(b"".join(pieces)), "file").records()) == items
+    assert list(BackupReader(io.BytesIO(b"".join(pieces)), "file").records()) == items
 
 
-WHOLE = written([KeyValue(f"core/configmaps/root/default/c{n}", b'{"n":%d}' % n, n + 2) for n in range(20)], KEYS)
+WHOLE = backup_bytes([KeyValue(f"core/configmaps/root/default/c{n}", b'{"n":%d}' % n, n + 2) for n in range(20)], KEYS)
 
 
 def test_truncation_at_any_byte_is_found() -> None:
     for end in range(len(WHOLE)):
-        message = str(refused(WHOLE[:end]))
+        message = str(invalid_backup_of(WHOLE[:end]))
         assert "ends in the middle" in message if end else message == "file is not a Shoal backup"
 
 
@@ -72,49 +72,49 @@ def test_truncation_at_any_byte_is_found() -> None:
 def test_a_changed_byte_is_found(at: int, change: int) -> None:
     changed = bytearray(WHOLE)
     changed[at] ^= change
-    refused(bytes(changed))
+    invalid_backup_of(bytes(changed))
 
 
 @given(st.binary(min_size=1, max_size=64))
 def test_what_comes_behind_the_end_is_found(more: bytes) -> None:
-    assert "goes on behind its end" in str(refused(WHOLE + more))
+    assert "goes on behind its end" in str(invalid_backup_of(WHOLE + more))
 
 
 @given(st.binary(max_size=200))
 def test_anything_else_is_refused(data: bytes) -> None:
-    refused(data)
-    refused(WHOLE[:10] + data)
+    invalid_backup_of(data)
+    invalid_backup_of(WHOLE[:10] + data)
 
 
 def test_a_newer_format_is_refused_with_what_to_do() -> None:
-    error = refused(b"SHOALBAK" + (2).to_bytes(2) + WHOLE[10:])
+    error = invalid_backup_of(b"SHOALBAK" + (2).to_bytes(2) + WHOLE[10:])
     assert str(error) == "file has backup format 2, this Shoal reads up to 1"
     assert error.hint == "use the newer Shoal that made it"
-    assert "there never was" in str(refused(b"SHOALBAK" + bytes(2) + WHOLE[10:]))
+    assert "there never was" in str(invalid_backup_of(b"SHOALBAK" + bytes(2) + WHOLE[10:]))
 
 
 def test_parts_left_out_or_twice_are_found() -> None:
     parts = split(WHOLE)
     head, (header, keys, data, trailer) = WHOLE[:10], parts
-    refused(head + header + keys + trailer)
-    refused(head + header + keys + data + data + trailer)
-    refused(head + header + data + keys + trailer)
-    refused(head + keys + header + data + trailer)
-    refused(head + data + trailer)
+    invalid_backup_of(head + header + keys + trailer)
+    invalid_backup_of(head + header + keys + data + data + trailer)
+    invalid_backup_of(head + header + data + keys + trailer)
+    invalid_backup_of(head + keys + header + data + trailer)
+    invalid_backup_of(head + data + trailer)
     assert verify(io.BytesIO(head + header + keys + data + trailer), "file")[1] == 20
 
 
 def test_nothing_large_is_read_into_memory() -> None:
     huge = struct.pack(">cII", b"H", 1 << 31, 0)
-    assert "larger than any part" in str(refused(WHOLE[:10] + huge))
-    packed = zlib.compress(bytes(backup_format.LARGEST_CHUNK + 1), 1)
+    assert "larger than any part" in str(invalid_backup_of(WHOLE[:10] + huge))
+    packed = zlib.compress(bytes(backup_format.MAX_CHUNK_BYTES + 1), 1)
     bomb = struct.pack(">cII", b"H", len(packed), backup_format._checksum(b"H", packed)) + packed
-    assert "cannot be unpacked" in str(refused(WHOLE[:10] + bomb))
+    assert "cannot be unpacked" in str(invalid_backup_of(WHOLE[:10] + bomb))
 
 
 def test_why_a_server_could_not_go_on_is_said() -> None:
     head, (header, keys, data, _) = WHOLE[:10], split(WHOLE)
-    for sent in (failed("gone", begun=False), head + header + keys + data + failed("gone", begun=True)):
+    for sent in (error_chunk("gone", started=False), head + header + keys + data + error_chunk("gone", started=True)):
         with pytest.raises(StoreError, match=r"^gone$"):
             verify(io.BytesIO(sent), "file")
 

@@ -14,19 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from shoal.assemble.datadir import DataDir
-from shoal.assemble.restore import RestoreAsked, restore
-from shoal.assemble.store_settings import StoreSettings
-from shoal.assemble.stores import open_store
+from shoal.assemble.commands.restore import RestoreOptions, restore
+from shoal.assemble.storage.config import StoreSettings
+from shoal.assemble.storage.datadir import DataDir
+from shoal.assemble.storage.factory import open_store
 from shoal.store.interface import StoreLost
-from tests.backup.stores import Place, contents
+from tests.backup.stores import StoreLocation, contents
 
 
-class Killed(BaseException):
+class SimulatedKill(BaseException):
     pass
 
 
-def served(path: Path) -> dict[str, bytes] | None:
+def servable_contents(path: Path) -> dict[str, bytes] | None:
     """Returns the contents a server would start with; None if it refuses."""
 
     async def look() -> dict[str, bytes]:
@@ -46,20 +46,20 @@ def served(path: Path) -> dict[str, bytes] | None:
         return None
 
 
-def prepared(tmp_path: Path, count: int) -> tuple[Path, Path, dict[str, bytes], dict[str, bytes]]:
+def prepare_restore(tmp_path: Path, count: int) -> tuple[Path, Path, dict[str, bytes], dict[str, bytes]]:
     """Creates a backup, and a data directory that has served another store."""
-    source, there = Place(tmp_path), Place(tmp_path)
+    source, there = StoreLocation(tmp_path), StoreLocation(tmp_path)
     new, old = contents(count), contents(30)
     source.fill(new)
     source.backup(tmp_path / "file")
     there.fill(old)
-    assert served(there.directory) == old
+    assert servable_contents(there.directory) == old
     return tmp_path / "file", there.directory, new, old
 
 
 def test_cut_before_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, directory, new, old = prepared(tmp_path, 60)
-    asked = RestoreAsked(file, directory, StoreSettings(), replace=True)
+    file, directory, new, old = prepare_restore(tmp_path, 60)
+    asked = RestoreOptions(file, directory, StoreSettings(), replace=True)
     whole = {"rename": Path.rename, "replace": Path.replace}
     left = 0
 
@@ -70,7 +70,7 @@ def test_cut_before_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             nonlocal left
             left -= 1
             if left < 0:
-                raise Killed
+                raise SimulatedKill
             return whole[name](path, target)
 
         return call
@@ -84,24 +84,24 @@ def test_cut_before_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             try:
                 restore(asked)
                 break
-            except Killed:
+            except SimulatedKill:
                 pass
-        seen.append(served(directory))
+        seen.append(servable_contents(directory))
     assert 4 <= len(seen) < 30
     assert all(found in (old, new, None) for found in seen)
-    assert served(directory) == new
+    assert servable_contents(directory) == new
     assert any((aside / "shoal.db").exists() for aside in directory.glob("replaced-*"))
 
 
 @pytest.mark.soak
 def test_kill_9_at_any_moment(tmp_path: Path) -> None:
-    file, directory, new, old = prepared(tmp_path, 5000)
+    file, directory, new, old = prepare_restore(tmp_path, 5000)
     command = [sys.executable, "-P", "-m", "shoal.cli.main", "restore", str(file), "--data-dir", str(directory)]
     for kill in range(40):
         process = subprocess.Popen([*command, "--force-replace"], stderr=subprocess.DEVNULL, env=dict(os.environ))
         time.sleep(0.2 + kill * 0.02)
         process.kill()
         process.wait(60)
-        assert served(directory) in (old, new, None)
+        assert servable_contents(directory) in (old, new, None)
     assert subprocess.run([*command, "--force-replace"], capture_output=True).returncode == 0
-    assert served(directory) == new
+    assert servable_contents(directory) == new

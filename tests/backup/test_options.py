@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from shoal.assemble.store_settings import StoreSettings
-from shoal.assemble.worker_processes import _sealing
+from shoal.assemble.storage.config import StoreSettings
+from shoal.assemble.workers.processes import _encryption_flags
 from shoal.cli.main import shoal
-from shoal.cli.storing import _stored_kinds
+from shoal.cli.options.store import _parse_kinds
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from shoal.cli.storing import _stored_kinds
     ],
 )
 def test_kinds_to_encrypt(text: str, kinds: tuple[str, ...]) -> None:
-    assert _stored_kinds(text) == kinds
+    assert _parse_kinds(text) == kinds
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def test_what_is_wrong_with_the_flags_is_said(
 
 
 def test_worker_processes_encrypt_as_their_hub(tmp_path: Path) -> None:
-    assert _sealing(StoreSettings()) == []
+    assert _encryption_flags(StoreSettings()) == []
     keys, kinds = str(tmp_path / "keys"), ("core/secrets", "example.com/widgets")
-    flags = _sealing(StoreSettings("etcd", encryption_key_file=keys, encrypted_kinds=kinds).sealing)
+    flags = _encryption_flags(StoreSettings("etcd", encryption_key_file=keys, encrypted_kinds=kinds).encryption_only)
     assert flags == ["--encryption-key-file", keys, "--encrypted-kinds", "core/secrets,example.com/widgets"]
-    assert _stored_kinds(flags[-1]) == kinds
-    assert _sealing(StoreSettings(encryption_key_file=keys, encrypted_kinds=()))[-1] == "none"
+    assert _parse_kinds(flags[-1]) == kinds
+    assert _encryption_flags(StoreSettings(encryption_key_file=keys, encrypted_kinds=()))[-1] == "none"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.assemble import backup_route
-from shoal.assemble.backup_route import BackupRoute
+from shoal.assemble.server import backup_route
+from shoal.assemble.server.backup_route import BackupRoute
 from shoal.clock import SystemClock
 from shoal.objects.errors import StoreError, TooManyRequests
 from shoal.objects.wire import Request, StreamResponse
@@ -20,10 +20,10 @@ from shoal.store.backup.format import verify
 from shoal.store.interface import KeyValue, StoreUnavailable
 
 
-class Source:
+class FakeSnapshot:
     """A snapshot that repeats the same records."""
 
-    kind, id, revision, newest = "sqlite", "s", 5, 5
+    kind, id, revision, newest_revision = "sqlite", "s", 5, 5
     ancestors: tuple[str, ...] = ()
 
     def __init__(self, pages: int, fails: bool = False) -> None:
@@ -38,17 +38,17 @@ class Source:
         if self._fails:
             raise StoreUnavailable("the disk is gone")
 
-    async def note(self, name: str) -> bytes | None:
+    async def get_metadata(self, name: str) -> bytes | None:
         return None
 
-    async def strays(self) -> dict[str, int]:
+    async def orphaned_prefixes(self) -> dict[str, int]:
         return {}
 
     async def close(self) -> None:
         self.closed.set()
 
 
-class Client:
+class FakeSink:
     """A sink that accepts as much as it is configured to."""
 
     def __init__(self, *, reads: bool = True) -> None:
@@ -58,7 +58,7 @@ class Client:
         self._closing: list[Callable[[], None]] = []
 
     @property
-    def pending(self) -> int:
+    def pending_bytes(self) -> int:
         return 0 if self.reads else len(self.data)
 
     def write(self, data: bytes) -> None:
@@ -87,7 +87,7 @@ class Client:
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backup_format, "CHUNK_BYTES", 10_000)
-    monkeypatch.setattr(backup_route, "HELD_BYTES", 100_000)
+    monkeypatch.setattr(backup_route, "MAX_PENDING_BYTES", 100_000)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -96,21 +96,21 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-def begin(route: BackupRoute, client: Client) -> None:
-    answer = route.answer(Request("GET", "/backup"))
+def begin(route: BackupRoute, client: FakeSink) -> None:
+    answer = route.handle(Request("GET", "/backup"))
     assert isinstance(answer, StreamResponse)
     answer.start(client)
 
 
-def route_to(source: Source, tmp_path: Path) -> BackupRoute:
-    async def opened(revision: int) -> Source:
+def route_to(source: FakeSnapshot, tmp_path: Path) -> BackupRoute:
+    async def opened(revision: int) -> FakeSnapshot:
         return source
 
     return BackupRoute(opened, tmp_path, SystemClock())
 
 
 async def test_a_client_that_reads_gets_all_of_it(tmp_path: Path) -> None:
-    source, client = Source(5), Client()
+    source, client = FakeSnapshot(5), FakeSink()
     begin(route_to(source, tmp_path), client)
     async with asyncio.timeout(60):
         await client.ended.wait()
@@ -119,8 +119,8 @@ async def test_a_client_that_reads_gets_all_of_it(tmp_path: Path) -> None:
 
 
 async def test_what_the_store_says_in_the_middle_is_said(tmp_path: Path) -> None:
-    client = Client()
-    begin(route_to(Source(5, fails=True), tmp_path), client)
+    client = FakeSink()
+    begin(route_to(FakeSnapshot(5, fails=True), tmp_path), client)
     async with asyncio.timeout(60):
         await client.ended.wait()
     with pytest.raises(StoreError, match="the disk is gone"):
@@ -128,8 +128,8 @@ async def test_what_the_store_says_in_the_middle_is_said(tmp_path: Path) -> None
 
 
 async def test_who_does_not_read_is_cut_off_and_little_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backup_route, "PATIENCE_SECONDS", 0.05)
-    source, client = Source(1000), Client(reads=False)
+    monkeypatch.setattr(backup_route, "CLIENT_TIMEOUT_SECONDS", 0.05)
+    source, client = FakeSnapshot(1000), FakeSink(reads=False)
     begin(route_to(source, tmp_path), client)
     async with asyncio.timeout(60):
         await source.closed.wait()
@@ -138,25 +138,25 @@ async def test_who_does_not_read_is_cut_off_and_little_is_held(tmp_path: Path, m
 
 
 async def test_who_leaves_leaves_nothing_behind(tmp_path: Path) -> None:
-    source, client = Source(1000), Client(reads=False)
+    source, client = FakeSnapshot(1000), FakeSink(reads=False)
     route = route_to(source, tmp_path)
     begin(route, client)
-    await until(lambda: client.pending > backup_route.HELD_BYTES)
+    await until(lambda: client.pending_bytes > backup_route.MAX_PENDING_BYTES)
     client.leave()
-    await until(lambda: not route._running)
+    await until(lambda: not route._tasks)
     assert source.closed.is_set()
     assert not client.aborted
 
 
 async def test_many_at_once_are_told_to_come_later(tmp_path: Path) -> None:
-    route, clients = route_to(Source(1000), tmp_path), [Client(reads=False), Client(reads=False)]
+    route, clients = route_to(FakeSnapshot(1000), tmp_path), [FakeSink(reads=False), FakeSink(reads=False)]
     for client in clients:
         begin(route, client)
     with pytest.raises(TooManyRequests):
-        route.answer(Request("GET", "/backup"))
+        route.handle(Request("GET", "/backup"))
     for client in clients:
         client.leave()
-    await until(lambda: not route._running)
-    begin(route, last := Client())
+    await until(lambda: not route._tasks)
+    begin(route, last := FakeSink())
     last.leave()
-    await until(lambda: not route._running)
+    await until(lambda: not route._tasks)

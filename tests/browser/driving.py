@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from scripts.web import WEB, NotRun, ensure_packages
+from scripts.web import WEB, CheckSkipped, ensure_packages
 from tests.serving import HANG
 
 Object = dict[str, Any]
@@ -31,7 +31,7 @@ def browser() -> tuple[str, str]:
         pytest.skip("chromium")
     try:
         return found, ensure_packages()
-    except NotRun as missing:
+    except CheckSkipped as missing:
         pytest.skip(f"browser ({missing})")
 
 

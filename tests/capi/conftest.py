@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.capi.management import Management
+from tests.capi.management_cluster import Management
 from tests.serving import Server
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from shoal.client.kubeconfig import load
-from shoal.client.requests import Kind
-from tests.capi.management import LOGICAL, Management, condition
+from shoal.client.rest import GroupVersionResource
+from tests.capi.management_cluster import LOGICAL, Management, condition
 
 Object = dict[str, Any]
 
-NODES = Kind("", "v1", "nodes", namespaced=False)
+NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
 
 
 @pytest.mark.anyio
@@ -24,7 +24,7 @@ async def test_one_file_makes_a_cluster_whose_kubeconfig_works(management: Manag
     client = load(management.kubeconfig(tmp_path / "kubeconfig"))
     try:
         nodes, _ = await client.list_all(NODES)
-        version = await client.call("GET", "/version")
+        version = await client.request("GET", "/version")
     finally:
         await client.close()
     assert {node["metadata"]["name"] for node in nodes} == machines

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from shoal.capi.foreign import contract_version, plurals
-from tests.capi.management import ONE_FILE, Management, condition
+from shoal.capi.external import contract_version, plural_candidates
+from tests.capi.management_cluster import ONE_FILE, Management, condition
 from tests.serving import DEFINITIONS
 
 Object = dict[str, Any]
@@ -117,7 +117,7 @@ def test_machine_pools_are_listed_and_refused(management: Management) -> None:
     [("KubeadmControlPlane", "kubeadmcontrolplanes"), ("Policy", "policies"), ("Box", "boxes"), ("Class", "classes")],
 )
 def test_plurals(kind: str, plural: str) -> None:
-    assert plurals(kind)[0] == plural
+    assert plural_candidates(kind)[0] == plural
 
 
 def test_the_last_version_that_keeps_the_contract() -> None:

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
-from shoal.capi.providers.embedded.resources import NODES
-from shoal.capi.resources import CLUSTERS, MACHINES, SECRETS
-from shoal.client.requests import Client
-from tests.capi.places import Counts, Cut, Place, place
+from shoal.capi.informers import CLUSTERS, MACHINES, SECRETS
+from shoal.capi.providers.embedded.informers import NODES
+from shoal.client.rest import Client
+from tests.capi.crashable_server import Counts, Cut, Place, place
 
 Object = dict[str, Any]
 
@@ -57,7 +57,7 @@ async def kill_creation(here: Place, at: int, made: bool, expected: Unkilled) ->
     await here.eventually(here.is_running)
     await here.comes_to(expected.running)
     names = {machine["metadata"]["name"] for machine in (await here.client.list_all(MACHINES, "default"))[0]}
-    nodes, _ = await here.client.at("default.east").list_all(NODES)
+    nodes, _ = await here.client.in_cluster("default.east").list_all(NODES)
     assert {node["metadata"]["name"] for node in nodes} == names
     secret = await here.client.get(SECRETS, "east-kubeconfig", "default")
     config = yaml.safe_load(base64.b64decode(secret["data"]["value"]))

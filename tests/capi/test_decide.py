@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from shoal.capi.clusters import decide as clusters
-from shoal.capi.conditions import READY, Condition, aggregate, summary
+from shoal.capi.conditions import READY_REASONS, Condition, aggregate_condition, summary_condition
 from shoal.capi.machines import decide as machines
 from shoal.capi.machinesets import decide as machinesets
-from shoal.capi.machinesets.order import first_to_go
+from shoal.capi.machinesets.delete_order import machines_to_delete
+from shoal.capi.metadata_patches import claim_patch
 from shoal.capi.providers.embedded.clusters import decide as hosts
 from shoal.capi.providers.embedded.machines import decide as guests
-from shoal.capi.writing import claimed
-from shoal.kinds.embedded import HOST_UID, seconds
+from shoal.kinds.clusterapi.embedded import OWNER_UID_ANNOTATION, parse_duration
 
 Object = dict[str, Any]
 
@@ -24,7 +24,7 @@ NOW, STAMP = 1_700_000_000.0, "2023-11-14T22:13:20Z"
 INFRASTRUCTURE = {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "EmbeddedCluster", "name": "east"}
 MACHINE = {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "EmbeddedMachine", "name": "m"}
 TEMPLATE = {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "EmbeddedMachineTemplate", "name": "t"}
-SERVER = hosts.Server("https://127.0.0.1:6443", "PEM")
+SERVER = hosts.HostingServer("https://127.0.0.1:6443", "PEM")
 
 
 def made(kind: str, name: str, spec: Object | None = None, status: Object | None = None, **metadata: Any) -> Object:
@@ -68,10 +68,13 @@ def test_a_version_that_cannot_be_hosted_is_told(wanted: str, current: str | Non
     logical = None
     if current is not None:
         logical = made(
-            "LogicalCluster", "default.east", {"version": current}, annotations={HOST_UID: host["metadata"]["uid"]}
+            "LogicalCluster",
+            "default.east",
+            {"version": current},
+            annotations={OWNER_UID_ANNOTATION: host["metadata"]["uid"]},
         )
-    decision = hosts.decide(hosts.Snapshot(host, asks, logical, None, None), SERVER, STAMP)
-    assert (decision.host, decision.upgrade) == (None, None)
+    decision = hosts.decide(hosts.EmbeddedClusterSnapshot(host, asks, logical, None, None), SERVER, STAMP)
+    assert (decision.create_logical_cluster, decision.patch_logical_cluster) == (None, None)
     assert decision.status is not None
     (ready,) = [found for found in decision.status["status"]["conditions"] if found["type"] == "Ready"]
     assert (ready["status"], ready["reason"]) == ("False", "VersionNotSupported")
@@ -89,12 +92,12 @@ def test_a_version_that_cannot_be_hosted_is_told(wanted: str, current: str | Non
 )
 def test_a_cluster_is_deleted_in_order(left: set[str], deleted: str) -> None:
     deployment = made("MachineDeployment", "d", {"clusterName": "east", "replicas": 1})
-    seen = clusters.Snapshot(
+    seen = clusters.ClusterSnapshot(
         cluster=cluster(finalizers=["cluster.cluster.x-k8s.io"], **DELETED),
         infrastructure=made("EmbeddedCluster", "east") if "infrastructure" in left else None,
         control_plane=None,
         deployments=[deployment] if "deployments" in left else [],
-        sets=[machine_set(1)] if "sets" in left else [],
+        machine_sets=[machine_set(1)] if "sets" in left else [],
         machines=[machine()] if "machines" in left else [],
     )
     decision = clusters.decide(seen, STAMP)
@@ -106,19 +109,19 @@ def test_a_cluster_is_deleted_in_order(left: set[str], deleted: str) -> None:
 
 def test_a_cluster_goes_when_nothing_is_left() -> None:
     gone = cluster(finalizers=["cluster.cluster.x-k8s.io", "other"], **DELETED)
-    decision = clusters.decide(clusters.Snapshot(gone, None, None, [], [], []), STAMP)
-    assert decision == clusters.Decision(patch={"metadata": {"finalizers": ["other"]}})
+    decision = clusters.decide(clusters.ClusterSnapshot(gone, None, None, [], [], []), STAMP)
+    assert decision == clusters.ClusterDecision(patch={"metadata": {"finalizers": ["other"]}})
 
 
 def test_a_cluster_whose_infrastructure_vanished_has_failed() -> None:
-    decision = clusters.decide(clusters.Snapshot(cluster(), None, None, [], [], []), STAMP)
+    decision = clusters.decide(clusters.ClusterSnapshot(cluster(), None, None, [], [], []), STAMP)
     assert decision.status is not None
     assert decision.status["status"]["phase"] == "Failed"
 
 
 def test_a_cluster_takes_the_endpoint_only_of_provisioned_infrastructure() -> None:
     endpoint = {"controlPlaneEndpoint": {"host": "h", "port": 1}}
-    seen = clusters.Snapshot(
+    seen = clusters.ClusterSnapshot(
         made("Cluster", "east", {"infrastructureRef": INFRASTRUCTURE}, finalizers=["cluster.cluster.x-k8s.io"]),
         made("EmbeddedCluster", "east", endpoint),
         None, [], [], [],
@@ -148,7 +151,7 @@ def test_a_cluster_takes_the_endpoint_only_of_provisioned_infrastructure() -> No
     ],
 )
 def test_the_phases_of_a_machine(infrastructure: Object | None, node: Object | None, phase: str) -> None:
-    seen = machines.Snapshot(machine(), cluster(), infrastructure, node)
+    seen = machines.MachineSnapshot(machine(), cluster(), infrastructure, node)
     decision = machines.decide(seen, NOW, STAMP)
     assert decision.patch is not None
     spec = {**seen.machine["spec"], **decision.patch.get("spec", {})}
@@ -160,7 +163,9 @@ def test_the_phases_of_a_machine(infrastructure: Object | None, node: Object | N
 def test_a_machine_that_lost_its_node_is_not_healthy() -> None:
     lost = machine()
     lost["status"] = {"nodeRef": {"name": "m"}, "initialization": {"infrastructureProvisioned": True}}
-    decision = machines.decide(machines.Snapshot(lost, cluster(), made("EmbeddedMachine", "m"), None), NOW, STAMP)
+    decision = machines.decide(
+        machines.MachineSnapshot(lost, cluster(), made("EmbeddedMachine", "m"), None), NOW, STAMP
+    )
     assert decision.status is not None
     found = {each["type"]: each for each in decision.status["status"]["conditions"]}
     assert (found["NodeHealthy"]["status"], found["NodeHealthy"]["reason"]) == ("False", "NodeDeleted")
@@ -170,19 +175,19 @@ def test_a_machine_that_lost_its_node_is_not_healthy() -> None:
 
 
 def test_a_decision_that_was_carried_out_is_not_made_again() -> None:
-    seen = machines.Snapshot(machine(), cluster(), made("EmbeddedMachine", "m"), None)
+    seen = machines.MachineSnapshot(machine(), cluster(), made("EmbeddedMachine", "m"), None)
     status = machines.decide(seen, NOW, STAMP).status
     assert status is not None
     assert machines.decide(replace(seen, machine=status), NOW + 5, "2023-11-14T22:13:25Z").status is None
 
 
 def test_names_of_machines_repeat_until_the_machine_set_changes() -> None:
-    seen = machinesets.Snapshot(machine_set(3), cluster(), [], made("EmbeddedMachineTemplate", "t"))
+    seen = machinesets.MachineSetSnapshot(machine_set(3), cluster(), [], made("EmbeddedMachineTemplate", "t"))
     first = [obj["metadata"]["name"] for obj in machinesets.decide(seen, STAMP).create]
     assert len(set(first)) == 3
     assert [obj["metadata"]["name"] for obj in machinesets.decide(seen, STAMP).create] == first
     one = machine(first[0], ownerReferences=[])
-    seen = replace(seen, machines=[one], taken=frozenset({first[0]}))
+    seen = replace(seen, machines=[one], reserved_names=frozenset({first[0]}))
     assert [obj["metadata"]["name"] for obj in machinesets.decide(seen, STAMP).create] == first[1:]
     later = {**seen.machine_set, "metadata": {**seen.machine_set["metadata"], "resourceVersion": "2"}}
     assert not set(first) & {
@@ -195,17 +200,20 @@ def test_a_machine_without_infrastructure_gets_it_once() -> None:
     fresh = machine("fresh")
     lost = machine("lost")
     lost["status"] = {"initialization": {"infrastructureProvisioned": True}}
-    seen = machinesets.Snapshot(machine_set(2), cluster(), [fresh, lost], template)
-    assert machinesets.decide(seen, STAMP).clone == (fresh,)
-    assert machinesets.decide(replace(seen, infrastructure=frozenset({"fresh"})), STAMP).clone == ()
+    seen = machinesets.MachineSetSnapshot(machine_set(2), cluster(), [fresh, lost], template)
+    assert machinesets.decide(seen, STAMP).clone_infrastructure == (fresh,)
+    assert (
+        machinesets.decide(replace(seen, machines_with_infrastructure=frozenset({"fresh"})), STAMP).clone_infrastructure
+        == ()
+    )
 
 
 def test_deleting_machines_count_until_they_are_gone() -> None:
     template = made("EmbeddedMachineTemplate", "t")
     going = [machine("a", **DELETED), machine("b")]
-    decision = machinesets.decide(machinesets.Snapshot(machine_set(2), cluster(), going, template), STAMP)
+    decision = machinesets.decide(machinesets.MachineSetSnapshot(machine_set(2), cluster(), going, template), STAMP)
     assert decision.create == ()
-    decision = machinesets.decide(machinesets.Snapshot(machine_set(1), cluster(), going, template), STAMP)
+    decision = machinesets.decide(machinesets.MachineSetSnapshot(machine_set(1), cluster(), going, template), STAMP)
     assert decision.delete == ()
 
 
@@ -226,11 +234,11 @@ def test_who_goes_first(order: str, expected: list[str]) -> None:
         {**machine("c", annotations={"cluster.x-k8s.io/delete-machine": ""}), "status": healthy},
         {**machine("d", **DELETED), "status": healthy},
     ]
-    assert [obj["metadata"]["name"] for obj in first_to_go(found, 5, order)] == expected
+    assert [obj["metadata"]["name"] for obj in machines_to_delete(found, 5, order)] == expected
 
 
 def hosted(uid: str = "EmbeddedCluster-east", **metadata: Any) -> Object:
-    return {"metadata": {"name": "default.east", "annotations": {HOST_UID: uid}, **metadata}, "spec": {}}
+    return {"metadata": {"name": "default.east", "annotations": {OWNER_UID_ANNOTATION: uid}, **metadata}, "spec": {}}
 
 
 def credential() -> Object:
@@ -240,14 +248,14 @@ def credential() -> Object:
 def test_a_host_is_made_step_by_step() -> None:
     obj = made("EmbeddedCluster", "east", {"controlPlaneEndpoint": {"host": "127.0.0.1", "port": 6443}},
                finalizers=["embeddedcluster.infrastructure.cluster.x-k8s.io"])  # fmt: skip
-    seen = hosts.Snapshot(obj, None, None, None, None)
-    assert hosts.decide(seen, SERVER, STAMP).host is None
+    seen = hosts.EmbeddedClusterSnapshot(obj, None, None, None, None)
+    assert hosts.decide(seen, SERVER, STAMP).create_logical_cluster is None
     seen = replace(seen, cluster=cluster())
-    host = hosts.decide(seen, SERVER, STAMP).host
+    host = hosts.decide(seen, SERVER, STAMP).create_logical_cluster
     assert host is not None
     assert (host["metadata"]["name"], host["spec"]) == ("default.east", {"profile": "cluster"})
-    seen = replace(seen, logical=hosted())
-    assert hosts.decide(seen, SERVER, STAMP).administrator
+    seen = replace(seen, logical_cluster=hosted())
+    assert hosts.decide(seen, SERVER, STAMP).create_admin
     seen = replace(seen, credential=credential())
     decision = hosts.decide(seen, SERVER, STAMP)
     assert decision.kubeconfig is not None
@@ -257,8 +265,8 @@ def test_a_host_is_made_step_by_step() -> None:
     assert decision.status is not None
     assert decision.status["status"]["initialization"] == {"provisioned": True, "controlPlaneInitialized": True}
     seen = replace(seen, kubeconfig=decision.kubeconfig, infrastructure=decision.status)
-    assert hosts.decide(seen, SERVER, STAMP) == hosts.Decision()
-    moved = hosts.decide(seen, hosts.Server("https://127.0.0.1:7443", "PEM"), STAMP)
+    assert hosts.decide(seen, SERVER, STAMP) == hosts.EmbeddedClusterDecision()
+    moved = hosts.decide(seen, hosts.HostingServer("https://127.0.0.1:7443", "PEM"), STAMP)
     assert moved.patch == {"spec": {"controlPlaneEndpoint": {"host": "127.0.0.1", "port": 7443}}}
     assert moved.kubeconfig is not None
 
@@ -266,7 +274,10 @@ def test_a_host_is_made_step_by_step() -> None:
 def test_a_token_that_would_write_the_kubeconfig_is_none() -> None:
     forged = {"data": {"token": base64.b64encode(b"x\nusers: []").decode()}}
     obj = made("EmbeddedCluster", "east")
-    assert hosts.decide(hosts.Snapshot(obj, cluster(), hosted(), forged, None), SERVER, STAMP).kubeconfig is None
+    assert (
+        hosts.decide(hosts.EmbeddedClusterSnapshot(obj, cluster(), hosted(), forged, None), SERVER, STAMP).kubeconfig
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -280,64 +291,66 @@ def test_a_token_that_would_write_the_kubeconfig_is_none() -> None:
 )
 def test_the_deletion_of_a_host(logical: Object | None, delete: bool, released: bool) -> None:
     obj = made("EmbeddedCluster", "east", finalizers=["embeddedcluster.infrastructure.cluster.x-k8s.io"], **DELETED)
-    decision = hosts.decide(hosts.Snapshot(obj, None, logical, None, None), SERVER, STAMP)
-    assert (decision.delete, decision.patch is not None) == (delete, released)
+    decision = hosts.decide(hosts.EmbeddedClusterSnapshot(obj, None, logical, None, None), SERVER, STAMP)
+    assert (decision.delete_logical_cluster, decision.patch is not None) == (delete, released)
 
 
-def guest(**changes: Any) -> guests.Snapshot:
+def guest(**changes: Any) -> guests.EmbeddedMachineSnapshot:
     obj = made("EmbeddedMachine", "m", {"providerID": "embedded://default/m", "startupDelay": "10s"},
                finalizers=["embeddedmachine.infrastructure.cluster.x-k8s.io"])  # fmt: skip
-    return replace(guests.Snapshot(obj, machine(), cluster(), hosted(), None), **changes)
+    return replace(guests.EmbeddedMachineSnapshot(obj, machine(), cluster(), hosted(), None), **changes)
 
 
 def test_a_node_is_made_when_the_machine_has_started() -> None:
     early = guests.decide(guest(), NOW + 4, STAMP)
-    assert (early.create, early.again) == (None, 6.0)
+    assert (early.create_node, early.requeue_after) == (None, 6.0)
     assert early.status is not None
     assert early.status["status"]["initialization"] == {"provisioned": True}
     late = guests.decide(guest(), NOW + 10, STAMP)
-    assert late.create is not None
-    assert late.create["spec"] == {"providerID": "embedded://default/m"}
+    assert late.create_node is not None
+    assert late.create_node["spec"] == {"providerID": "embedded://default/m"}
 
 
 def test_another_machines_node_is_left_alone() -> None:
     foreign = {"metadata": {"name": "m"}, "spec": {"providerID": "embedded://default/other"}}
     decision = guests.decide(guest(node=foreign), NOW + 10, STAMP)
-    assert decision.create is None
+    assert decision.create_node is None
     assert decision.status is not None
     assert decision.status["status"]["conditions"][0]["reason"] == "NodeNameTaken"
     gone = made("EmbeddedMachine", "m", finalizers=["embeddedmachine.infrastructure.cluster.x-k8s.io"], **DELETED)
     decision = guests.decide(guest(node=foreign, infrastructure=gone), NOW, STAMP)
-    assert (decision.delete, decision.patch) == (False, {"metadata": {"finalizers": []}})
+    assert (decision.delete_node, decision.patch) == (False, {"metadata": {"finalizers": []}})
 
 
 def test_a_node_goes_with_its_machine() -> None:
     gone = made("EmbeddedMachine", "m", finalizers=["embeddedmachine.infrastructure.cluster.x-k8s.io"], **DELETED)
     mine = {"metadata": {"name": "m"}, "spec": {"providerID": "embedded://default/m"}}
-    assert guests.decide(guest(infrastructure=gone, node=mine), NOW, STAMP) == guests.Decision(delete=True)
+    assert guests.decide(guest(infrastructure=gone, node=mine), NOW, STAMP) == guests.EmbeddedMachineDecision(
+        delete_node=True
+    )
     held = {**mine, "metadata": {"name": "m", "finalizers": ["karpenter.sh/termination"], **DELETED}}
     assert guests.decide(guest(infrastructure=gone, node=held), NOW, STAMP).patch == {"metadata": {"finalizers": []}}
-    assert guests.decide(guest(infrastructure=gone, node=mine, logical=None), NOW, STAMP).delete is False
+    assert guests.decide(guest(infrastructure=gone, node=mine, logical_cluster=None), NOW, STAMP).delete_node is False
 
 
 def test_an_owner_is_added_once_and_a_foreign_controller_stays() -> None:
     owner = {"apiVersion": "v", "kind": "Machine", "name": "m", "uid": "1", "controller": True}
     obj = made("EmbeddedMachine", "m")
-    patch = claimed(obj, owner=owner)
+    patch = claim_patch(obj, owner=owner)
     assert patch == {"metadata": {"ownerReferences": [owner]}}
     obj["metadata"] |= patch["metadata"]
-    assert claimed(obj, owner=owner) is None
-    assert claimed(obj, owner={**owner, "name": "other"}) is None
+    assert claim_patch(obj, owner=owner) is None
+    assert claim_patch(obj, owner={**owner, "name": "other"}) is None
 
 
 def test_conditions_are_summed_up() -> None:
     found = {"A": Condition("A", "True", "Fine"), "B": Condition("B", "True", "Busy", "at work")}
-    said = summary("Ready", found, ["A", "B", "C"], READY, ["B"])
+    said = summary_condition("Ready", found, ["A", "B", "C"], READY_REASONS, ["B"])
     assert said == Condition("Ready", "False", "NotReady", "* B: at work\n* C: Condition not yet reported")
-    assert summary("Ready", found, ["A"], READY) == Condition("Ready", "True", "Ready")
+    assert summary_condition("Ready", found, ["A"], READY_REASONS) == Condition("Ready", "True", "Ready")
     unready = {"conditions": [{"type": "Ready", "status": "False", "message": "broken"}]}
     several = [made("Machine", name, {}, unready) for name in "abcde"]
-    said = aggregate("MachinesReady", several, "Ready", "Machine", READY)
+    said = aggregate_condition("MachinesReady", several, "Ready", "Machine", READY_REASONS)
     assert said == Condition("MachinesReady", "False", "NotReady", "* Machines a, b, c, ... (2 more): broken")
 
 
@@ -345,4 +358,4 @@ def test_conditions_are_summed_up() -> None:
     ("text", "expected"), [("", 0.0), ("30s", 30.0), ("1m30s", 90.0), ("1.5s", 1.5), ("200ms", 0.2)]
 )
 def test_durations(text: str, expected: float) -> None:
-    assert seconds(text) == pytest.approx(expected)
+    assert parse_duration(text) == pytest.approx(expected)

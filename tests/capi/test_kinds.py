@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from shoal.kinds import capi, embedded
-from shoal.kinds.apiextensions_validation import validate_crd
-from shoal.kinds.own import own_definitions
-from shoal.kinds.versions import KUBERNETES
-from tests.capi.management import Management
+from shoal.kinds.apiextensions.validation import validate_crd
+from shoal.kinds.clusterapi import capi, embedded
+from shoal.kinds.shoal_crds import shoal_crds
+from shoal.kinds.versions import KUBERNETES_VERSION
+from tests.capi.management_cluster import Management
 
 ANY = {"status": "False", "timeoutSeconds": 1}
 
 
 def test_definitions_are_valid_and_name_the_contract() -> None:
-    found = {crd["metadata"]["name"]: crd for crd in own_definitions("root")}
+    found = {crd["metadata"]["name"]: crd for crd in shoal_crds("root")}
     ours = [crd for name, crd in found.items() if name.endswith("cluster.x-k8s.io")]
     assert [validate_crd(crd) for crd in ours] == [[]] * len(ours)
     for name, short in (("clusters", "cl"), ("machines", "ma"), ("machinesets", "ms"), ("machinedeployments", "md")):
@@ -28,7 +28,7 @@ def test_definitions_are_valid_and_name_the_contract() -> None:
 
 
 def test_a_machine_without_a_version_has_the_servers() -> None:
-    assert embedded.KUBELET_VERSION == KUBERNETES
+    assert embedded.DEFAULT_KUBELET_VERSION == KUBERNETES_VERSION
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_labels_that_reach_nodes(key: str, propagated: bool) -> None:
 
 
 def test_addresses_stay_the_same_and_are_in_the_shared_range() -> None:
-    (address, hostname) = embedded.addresses("default", "m")
-    assert embedded.addresses("default", "m") == [address, hostname]
+    (address, hostname) = embedded.node_addresses("default", "m")
+    assert embedded.node_addresses("default", "m") == [address, hostname]
     first, second, *_ = (int(part) for part in address["address"].split("."))
     assert first == 100
     assert 64 <= second < 128

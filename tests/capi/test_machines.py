@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.capi.management import Management, condition
+from tests.capi.management_cluster import Management, condition
 
 Object = dict[str, Any]
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from shoal.capi.machines import decide as machines
-from shoal.capi.machines.drain import Drain, eviction, look_again, message, plan
+from shoal.capi.machines.drain import DrainState, drain_message, eviction_body, plan_drain, poll_interval
 from shoal.capi.machines.nodes import node_patch
 from shoal.clock import rfc3339
-from tests.capi.management import Management, condition
+from tests.capi.management_cluster import Management, condition
 from tests.capi.test_decide import DELETED, NOW, STAMP, cluster, machine, machine_set, made
 from tests.serving import Cluster
 
@@ -38,15 +38,15 @@ SKIP, WAIT = {"cluster.x-k8s.io/drain": "skip"}, {"cluster.x-k8s.io/drain": "wai
         (pod("p", annotations={"kubernetes.io/config.mirror": "x"}), False, ""),
         (pod("p", labels=SKIP), False, ""),
         (pod("p", labels=WAIT), False, "completing"),
-        (pod("p", **DELETED), False, "going"),
+        (pod("p", **DELETED), False, "terminating"),
         (pod("p", deletionTimestamp=rfc3339(NOW - 10)), True, ""),
-        (pod("p", deletionTimestamp=rfc3339(NOW - 10)), False, "going"),
+        (pod("p", deletionTimestamp=rfc3339(NOW - 10)), False, "terminating"),
     ],
 )
 def test_which_pods_go(found: Object, unreachable: bool, expected: str) -> None:
-    got = plan([found], unreachable, NOW)
-    assert {field: bool(getattr(got, field)) for field in ("evict", "going", "completing")} == {
-        field: field == expected for field in ("evict", "going", "completing")
+    got = plan_drain([found], unreachable, NOW)
+    assert {field: bool(getattr(got, field)) for field in ("evict", "terminating", "completing")} == {
+        field: field == expected for field in ("evict", "terminating", "completing")
     }
     assert got.is_done == (not expected)
 
@@ -54,8 +54,8 @@ def test_which_pods_go(found: Object, unreachable: bool, expected: str) -> None:
 def test_what_a_drain_says() -> None:
     budget = "Cannot evict pod as it would violate the pod's disruption budget. The disruption budget b needs 2"
     going = tuple(pod(name) for name in "abcd")
-    drain = Drain(going=going, completing=(pod("w"),), failed={budget: (pod("x"),), "no route": (pod("y"),)})
-    start, *lines = message(drain, STAMP).splitlines()
+    drain = DrainState(terminating=going, completing=(pod("w"),), failed={budget: (pod("x"),), "no route": (pod("y"),)})
+    start, *lines = drain_message(drain, STAMP).splitlines()
     assert start == f"Drain not completed yet (started at {STAMP}):"
     stuck = "deletionTimestamp set, but still not removed from the Node"
     assert [line.partition(": ") for line in lines] == [
@@ -67,12 +67,12 @@ def test_what_a_drain_says() -> None:
 
 
 def test_a_node_is_looked_at_less_and_less() -> None:
-    assert [look_again(STAMP, NOW + passed) for passed in (0, 10, 50, 1000)] == [0.25, 2.0, 10.0, 20.0]
+    assert [poll_interval(STAMP, NOW + passed) for passed in (0, 10, 50, 1000)] == [0.25, 2.0, 10.0, 20.0]
 
 
 def test_a_pod_of_a_lost_node_gets_no_time() -> None:
-    assert "deleteOptions" not in eviction(pod("p"), False)
-    assert eviction(pod("p"), True)["deleteOptions"] == {"gracePeriodSeconds": 1}
+    assert "deleteOptions" not in eviction_body(pod("p"), False)
+    assert eviction_body(pod("p"), True)["deleteOptions"] == {"gracePeriodSeconds": 1}
 
 
 NODE: Object = {"metadata": {"name": "m", "uid": "n"}, "spec": {"providerID": "x"}}
@@ -80,19 +80,21 @@ LIVING = cluster()
 LIVING["status"]["initialization"]["controlPlaneInitialized"] = True
 
 
-def going(**changes: Any) -> machines.Snapshot:
+def going(**changes: Any) -> machines.MachineSnapshot:
     """A Machine that is deleted, with all that it has."""
     gone = {**machine(finalizers=["machine.cluster.x-k8s.io"], **DELETED), "status": {"nodeRef": {"name": "m"}}}
-    seen = machines.Snapshot(gone, LIVING, made("EmbeddedMachine", "m"), NODE)
+    seen = machines.MachineSnapshot(gone, LIVING, made("EmbeddedMachine", "m"), NODE)
     return replace(seen, **changes)
 
 
-def with_machine(seen: machines.Snapshot, deletion: Object | None = None, **metadata: Any) -> machines.Snapshot:
+def with_machine(
+    seen: machines.MachineSnapshot, deletion: Object | None = None, **metadata: Any
+) -> machines.MachineSnapshot:
     changed = {**seen.machine, "metadata": {**seen.machine["metadata"], **metadata}}
     return replace(seen, machine={**changed, "spec": {**changed["spec"], "deletion": deletion or {}}})
 
 
-def reason(decision: machines.Decision) -> str:
+def reason(decision: machines.MachineDecision) -> str:
     assert decision.status is not None
     found = condition(decision.status, "Deleting")
     assert found is not None
@@ -112,21 +114,21 @@ def test_a_machine_is_deleted_in_order() -> None:
     assert first.status is not None
     assert first.status["status"]["deletion"] == {"waitForPreDrainHookStartTime": STAMP}
     seen = with_machine(hooked, annotations={"pre-terminate.delete.hook.machine.cluster.x-k8s.io/b": ""})
-    assert machines.decide(seen, NOW, STAMP) == machines.Decision(drain=True)
-    busy = machines.decide(replace(seen, drain=Drain(going=(pod("p"),))), NOW, STAMP)
-    assert (reason(busy), busy.again) == ("DrainingNode", 0.25)
-    seen = replace(seen, drain=Drain())
+    assert machines.decide(seen, NOW, STAMP) == machines.MachineDecision(drain=True)
+    busy = machines.decide(replace(seen, drain=DrainState(terminating=(pod("p"),))), NOW, STAMP)
+    assert (reason(busy), busy.requeue_after) == ("DrainingNode", 0.25)
+    seen = replace(seen, drain=DrainState())
     attached = {**NODE, "status": {"volumesAttached": [{"name": "v"}]}}
     assert reason(machines.decide(replace(seen, node=attached), NOW, STAMP)) == "WaitingForVolumeDetach"
     assert reason(machines.decide(seen, NOW, STAMP)) == "WaitingForPreTerminateHook"
     seen = with_machine(seen, annotations={})
     last = machines.decide(seen, NOW, STAMP)
-    assert (reason(last), last.delete) == ("WaitingForInfrastructureDeletion", True)
+    assert (reason(last), last.delete_infrastructure) == ("WaitingForInfrastructureDeletion", True)
     seen = replace(seen, infrastructure=None)
-    assert machines.decide(seen, NOW, STAMP) == machines.Decision(delete_node=True)
+    assert machines.decide(seen, NOW, STAMP) == machines.MachineDecision(delete_node=True)
     released: Object = {"metadata": {"finalizers": []}}
-    assert machines.decide(seen, NOW + 60, STAMP) == machines.Decision(delete_node=True, patch=released)
-    assert machines.decide(replace(seen, node=None), NOW, STAMP) == machines.Decision(patch=released)
+    assert machines.decide(seen, NOW + 60, STAMP) == machines.MachineDecision(delete_node=True, patch=released)
+    assert machines.decide(replace(seen, node=None), NOW, STAMP) == machines.MachineDecision(patch=released)
 
 
 def started(field: str, ago: float) -> Object:
@@ -139,7 +141,7 @@ def started(field: str, ago: float) -> Object:
         pytest.param(going(cluster=cluster(**DELETED)), id="its Cluster goes too"),
         pytest.param(going(cluster=cluster()), id="there is no control plane yet"),
         pytest.param(going(cluster=None), id="there is no Cluster"),
-        pytest.param(going(last_leader=True), id="it is the last control plane Machine"),
+        pytest.param(going(is_last_control_plane=True), id="it is the last control plane Machine"),
         pytest.param(
             with_machine(going(), annotations={"machine.cluster.x-k8s.io/exclude-node-draining": ""}), id="excluded"
         ),
@@ -152,20 +154,20 @@ def started(field: str, ago: float) -> Object:
         ),
     ],
 )
-def test_a_node_is_not_drained_when(seen: machines.Snapshot) -> None:
-    assert machines.decide(seen, NOW, STAMP).delete is True
+def test_a_node_is_not_drained_when(seen: machines.MachineSnapshot) -> None:
+    assert machines.decide(seen, NOW, STAMP).delete_infrastructure is True
 
 
 def test_volumes_are_not_waited_for_when_excluded_or_late() -> None:
     node = {**NODE, "status": {"volumesAttached": [{"name": "v"}]}}
-    seen = going(drain=Drain(), node=node)
+    seen = going(drain=DrainState(), node=node)
     excluded = {"machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach": ""}
-    assert machines.decide(with_machine(seen, annotations=excluded), NOW, STAMP).delete is True
+    assert machines.decide(with_machine(seen, annotations=excluded), NOW, STAMP).delete_infrastructure is True
     late = {**seen.machine, "status": started("waitForNodeVolumeDetachStartTime", 61)}
     timed = with_machine(replace(seen, machine=late), {"nodeVolumeDetachTimeoutSeconds": 60})
-    assert machines.decide(timed, NOW, STAMP).delete is True
+    assert machines.decide(timed, NOW, STAMP).delete_infrastructure is True
     lost = {**node, "spec": {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]}}
-    assert machines.decide(replace(seen, node=lost), NOW, STAMP).delete is True
+    assert machines.decide(replace(seen, node=lost), NOW, STAMP).delete_infrastructure is True
 
 
 LABELLED = {"node.cluster.x-k8s.io/pool": "a", "team": "blue"}

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from shoal.capi.providers.embedded.resources import EMBEDDED_MACHINES
-from shoal.capi.resources import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_HEALTH_CHECKS, MACHINES
-from shoal.kinds.embedded_failures import failure_of
-from tests.capi.management import HEALTH_CHECK, ONE_FILE, condition
+from shoal.capi.informers import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_HEALTH_CHECKS, MACHINES
+from shoal.capi.providers.embedded.informers import EMBEDDED_MACHINES
+from shoal.kinds.clusterapi.failure_injection import injected_failure
+from tests.capi.management_cluster import HEALTH_CHECK, ONE_FILE, condition
 from tests.capi.test_decide import NOW, made
-from tests.capi.test_time import KINDS, apply, in_phase, machines
+from tests.capi.test_delays import KINDS, apply, in_phase, machines
 from tests.controlplane.world import World, world
 
 Object = dict[str, Any]
@@ -39,7 +39,7 @@ def said(machine: Object, type_: str) -> tuple[str, str]:
 
 
 async def fail(place: World, name: str, failure: Object | None) -> None:
-    await place.client.merge(EMBEDDED_MACHINES, name, {"spec": {"failure": failure}}, "default")
+    await place.client.merge_patch(EMBEDDED_MACHINES, name, {"spec": {"failure": failure}}, "default")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ async def test_a_machine_marked_by_hand_is_replaced(place: World) -> None:
     await apply(place, ONE_FILE + HEALTH_CHECK)
     name = (await place.eventually(lambda: in_phase(place, "Running")))[0]["metadata"]["name"]
     mark = {"metadata": {"annotations": {"cluster.x-k8s.io/remediate-machine": ""}}}
-    await place.client.merge(MACHINES, name, mark, "default")
+    await place.client.merge_patch(MACHINES, name, mark, "default")
 
     async def replaced() -> bool:
         place.clock.step(RETRY)
@@ -175,7 +175,7 @@ async def test_a_machine_marked_by_hand_is_replaced(place: World) -> None:
 def test_a_share_of_machines_fails_and_always_the_same() -> None:
     def failed(number: int) -> bool:
         spec = {"failure": {"kind": "Start", "percent": 30}}
-        return failure_of(made("EmbeddedMachine", "m", spec, uid=f"u{number}"), NOW) is not None
+        return injected_failure(made("EmbeddedMachine", "m", spec, uid=f"u{number}"), NOW) is not None
 
     hit = [failed(number) for number in range(1000)]
     assert 250 < sum(hit) < 350
@@ -184,6 +184,6 @@ def test_a_share_of_machines_fails_and_always_the_same() -> None:
 
 def test_a_crash_comes_after_its_time() -> None:
     spec = {"failure": {"kind": "Crash", "after": "1m"}}
-    early = failure_of(made("EmbeddedMachine", "m", spec), NOW + 20)
+    early = injected_failure(made("EmbeddedMachine", "m", spec), NOW + 20)
     assert early is not None
-    assert early.left == pytest.approx(40)
+    assert early.seconds_left == pytest.approx(40)

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from shoal.assemble.up import Up, UpSettings
+from shoal.assemble.server.hub import HubWithWorkers, ShoalServerSettings
 from shoal.cli.main import shoal
-from shoal.fleet.joining.controller import ensure_home
+from shoal.fleet.join.controller import ensure_worker_namespace
 from tests.serving import Cluster, Server, running_server
 
 Run = Callable[..., Result]
@@ -20,7 +20,7 @@ DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 MANAGED = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/default/managedclusters"
 
 
-def managed(name: str, nodes: int = 1) -> str:
+def managed_cluster(name: str, nodes: int = 1) -> str:
     api_version = "infrastructure.cluster.x-k8s.io/v1alpha1"
     body = {"apiVersion": api_version, "kind": "ManagedCluster", "metadata": {"name": name}, "spec": {"nodes": nodes}}
     return yaml.safe_dump(body)
@@ -35,13 +35,13 @@ def deployment(replicas: int = 2, name: str = "web") -> str:
 @pytest.fixture(scope="session")
 def fleet() -> Iterator[Server]:
     with running_server() as server:
-        up = Up(server.shoal, [])
-        settings = UpSettings(server.shoal.directory.path, port=server.port)
-        server.call(ensure_home(server.shoal.client("test")))
+        up = HubWithWorkers(server.shoal, [])
+        settings = ShoalServerSettings(server.shoal.directory.path, port=server.port)
+        server.call(ensure_worker_namespace(server.shoal.client("test")))
         up.workers.append(server.call(up.start_worker("worker-1", settings, 10)))
         root = Cluster(server, "root")
         for name in ("east", "west"):
-            root.post(MANAGED, yaml.safe_load(managed(name))).ok()
+            root.post(MANAGED, yaml.safe_load(managed_cluster(name))).ok()
         # The hub learns Deployments from its clusters.
         root.eventually(lambda: root.post(DEPLOYMENTS, yaml.safe_load(deployment())).status < 300)
         root.eventually(lambda: root.get(f"{DEPLOYMENTS}/web").ok().get("status", {}).get("readyReplicas") == 2)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from shoal.cli.asking import AskingError
-from shoal.cli.manifests import read_all
+from shoal.cli.manifests import read_manifests
+from shoal.cli.options.hub import CommandError
 from tests.cli.conftest import Run, said
 from tests.serving import Cluster, Server, config_map, widget, widget_definition
 
@@ -57,7 +57,7 @@ def test_a_folder_by_name_and_deeper_when_asked(run: Run, tmp_path: Path) -> Non
     (tmp_path / "deep").mkdir()
     for name in ("b.yaml", "a.json", "deep/c.yml", "notes.txt"):
         (tmp_path / name).write_text(json.dumps(config_map(f"apply-{name[0]}-folder")))
-    names = [obj["metadata"]["name"] for obj in read_all([str(tmp_path)])]
+    names = [obj["metadata"]["name"] for obj in read_manifests([str(tmp_path)])]
     assert names == ["apply-a-folder", "apply-b-folder"]
     text = said(run("apply", "-R", "-f", str(tmp_path), "-o", "json", "-n", "kube-public"))
     items = json.loads(text)["items"]
@@ -71,7 +71,7 @@ def test_what_fails_does_not_keep_the_others(run: Run, root: Cluster) -> None:
     result = run("apply", "-f", "-", given=text)
     assert result.stdout == "configmap/apply-after serverside-applied\n"
     assert result.stderr == "error: x: the hub does not serve Nothing of example.com/v9\n"
-    assert isinstance(result.exception, AskingError)
+    assert isinstance(result.exception, CommandError)
     assert str(result.exception).startswith("ConfigMap Not A Name: ")
     assert root.get(f"{MAPS}/apply-after").status == 200
 
@@ -85,7 +85,7 @@ def test_fields_of_others_are_taken_only_by_force(run: Run, root: Cluster) -> No
     root.post(MAPS, config_map("apply-theirs", {"k": "theirs"})).ok()
     text = json.dumps(config_map("apply-theirs", {"k": "ours"}))
     result = run("apply", "-f", "-", given=text)
-    assert isinstance(result.exception, AskingError)
+    assert isinstance(result.exception, CommandError)
     assert result.exception.hint == "--force-conflicts takes the fields over"
     said(run("apply", "-f", "-", "--force-conflicts", given=text))
     assert root.get(f"{MAPS}/apply-theirs").ok()["data"] == {"k": "ours"}
@@ -102,11 +102,11 @@ def test_fields_of_others_are_taken_only_by_force(run: Run, root: Cluster) -> No
 )
 def test_what_is_no_manifest(run: Run, given: str, complaint: str) -> None:
     result = run("apply", "-f", "-", given=given)
-    assert isinstance(result.exception, AskingError)
+    assert isinstance(result.exception, CommandError)
     assert str(result.exception).startswith(complaint)
     assert "\n" not in str(result.exception)
 
 
 def test_dates_stay_text(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("kind: A\nmetadata: {name: a}\nspec: {on: 2026-01-02}\n")
-    assert read_all([str(tmp_path / "a.yaml")])[0]["spec"] == {"true": "2026-01-02"}
+    assert read_manifests([str(tmp_path / "a.yaml")])[0]["spec"] == {"true": "2026-01-02"}

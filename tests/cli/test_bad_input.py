@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.apiserver.certificates import Authority
+from shoal.apiserver.pki.ca import CertificateAuthority
 from shoal.cli import main
 from shoal.clock import SystemClock
 from tests.faults.processes import HANG, command
@@ -169,7 +169,7 @@ class Files:
 
     def _spoilt(self, good: str) -> dict[str, str]:
         (self.folder / "pki").mkdir()
-        other = base64.b64encode(Authority(self.folder / "pki", SystemClock()).certificate).decode()
+        other = base64.b64encode(CertificateAuthority(self.folder / "pki", SystemClock()).certificate).decode()
         authority = next(line for line in good.splitlines() if "certificate-authority-data" in line)
         data, users = "    certificate-authority-data: ", good.partition("users:")[0]
         return {
@@ -229,7 +229,7 @@ def filled(text: str, files: Files) -> str:
 
 
 @dataclass
-class Place:
+class ServerLocation:
     """Flags of `shoal up` for that location, and the expected message."""
 
     flags: list[str]
@@ -237,36 +237,38 @@ class Place:
     hint: str
 
 
-def taken(folder: Path) -> Iterator[Place]:
+def taken(folder: Path) -> Iterator[ServerLocation]:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         flags = ["--data-dir", str(folder), "--listen", f"127.0.0.1:{port}"]
-        yield Place(flags, f"cannot listen on 127.0.0.1:{port}: address already in use", "--listen HOST:PORT")
+        yield ServerLocation(flags, f"cannot listen on 127.0.0.1:{port}: address already in use", "--listen HOST:PORT")
 
 
-def no_such_address(folder: Path) -> Iterator[Place]:
+def no_such_address(folder: Path) -> Iterator[ServerLocation]:
     flags = ["--data-dir", str(folder), "--listen", "no-such-host.invalid:6443"]
-    yield Place(flags, "cannot listen on no-such-host.invalid:6443: ", "--listen HOST:PORT")
+    yield ServerLocation(flags, "cannot listen on no-such-host.invalid:6443: ", "--listen HOST:PORT")
 
 
-def newer(folder: Path) -> Iterator[Place]:
+def newer_data_dir(folder: Path) -> Iterator[ServerLocation]:
     (folder / "format").write_text("99\n")
     sentence = f"{folder} has data format '99', this shoal knows up to 1"
-    yield Place(["--data-dir", str(folder)], sentence, "use the newer shoal that wrote it")
+    yield ServerLocation(["--data-dir", str(folder)], sentence, "use the newer shoal that wrote it")
 
 
-def full(folder: Path) -> Iterator[Place]:
+def full(folder: Path) -> Iterator[ServerLocation]:
     """A disk with no room for a store, where this user may mount one; else files may not grow."""
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("a full disk (no right to mount one)")
     try:
-        yield Place(["--data-dir", str(folder)], "the store cannot be used now: ", "shoal doctor shows what is free")
+        yield ServerLocation(
+            ["--data-dir", str(folder)], "the store cannot be used now: ", "shoal doctor shows what is free"
+        )
     finally:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def forbidden(folder: Path) -> Iterator[Place]:
+def forbidden(folder: Path) -> Iterator[ServerLocation]:
     inside = folder / "data"
     if os.geteuid() != 0:
         folder.chmod(0o500)
@@ -274,20 +276,31 @@ def forbidden(folder: Path) -> Iterator[Place]:
         inside = Path("/sys/kernel/shoal")  # where root may not write either
     else:
         pytest.skip("a directory that root cannot write")
-    yield Place(["--data-dir", str(inside)], f"{inside}: ", "give a directory that is yours")
+    yield ServerLocation(["--data-dir", str(inside)], f"{inside}: ", "give a directory that is yours")
     folder.chmod(0o700)
 
 
-def no_key(folder: Path) -> Iterator[Place]:
+def no_key(folder: Path) -> Iterator[ServerLocation]:
     flags = ["--data-dir", str(folder), "--encryption-key-file", "/nonexistent/keys"]
-    yield Place(flags, "--encryption-key-file /nonexistent/keys cannot be read: no such file", "give a file of keys")
+    yield ServerLocation(
+        flags, "--encryption-key-file /nonexistent/keys cannot be read: no such file", "give a file of keys"
+    )
 
 
-PLACES: list[Callable[[Path], Iterator[Place]]] = [taken, no_such_address, newer, full, forbidden, no_key]
+PLACES: list[Callable[[Path], Iterator[ServerLocation]]] = [
+    taken,
+    no_such_address,
+    newer_data_dir,
+    full,
+    forbidden,
+    no_key,
+]
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__)
-def test_a_server_says_why_it_cannot_be_there(place: Callable[[Path], Iterator[Place]], tmp_path: Path) -> None:
+def test_a_server_says_why_it_cannot_be_there(
+    place: Callable[[Path], Iterator[ServerLocation]], tmp_path: Path
+) -> None:
     holding = place(tmp_path)
     wanted = next(holding)
     try:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.assemble import controllers as loops
-from shoal.assemble import provisioner as planning
+from shoal.assemble.commands import controllers as loops
+from shoal.assemble.commands import provisioner as planning
 from shoal.cli import controllers, main, provisioner
 from shoal.cli.main import COMMANDS, shoal
 from tests.faults.processes import HANG, command
@@ -31,7 +31,7 @@ HEAVY = (
     "highspy",
     "nats",
     "numpy",
-    "shoal.apiserver.core",
+    "shoal.apiserver.server",
     "shoal.controlplane",
     "ssl",
     "uvloop",
@@ -53,18 +53,23 @@ def test_help_loads_nothing_that_takes_long() -> None:
 
 
 def test_what_help_says_without_loading_is_true() -> None:
-    assert controllers.LOOPS == loops.LOOPS
+    assert controllers.CONTROLLER_NAMES == loops.CONTROLLER_NAMES
     assert provisioner.PLANNERS == planning.PLANNERS
-    assert planning.Settings().planner == provisioner.PLANNERS[-1]
-    assert (planning.RESPECT, planning.IGNORE) == provisioner.PREFERENCES
-    assert (planning.STRICT, planning.BEST_EFFORT) == provisioner.MIN_VALUES
+    assert planning.ProvisionerSettings().planner == provisioner.PLANNERS[-1]
+    assert (planning.RESPECT, planning.IGNORE) == provisioner.PREFERENCE_POLICIES
+    assert (planning.STRICT, planning.BEST_EFFORT) == provisioner.MIN_VALUES_POLICIES
 
 
 # --- completion ---
 
 
 def complete(words: str, number: int, shell: str = "bash") -> list[str]:
-    environ = {**os.environ, main.COMPLETE: f"{shell}_complete", "COMP_WORDS": words, "COMP_CWORD": str(number)}
+    environ = {
+        **os.environ,
+        main.COMPLETE_VARIABLE: f"{shell}_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(number),
+    }
     done = subprocess.run(command(), capture_output=True, text=True, timeout=HANG, env=environ)
     assert done.stderr == ""
     return done.stdout.splitlines()
@@ -268,7 +273,7 @@ def test_no_disk(tmp_path: Path) -> None:
     assert (full.returncode, full.stdout) == (1, "")
     assert full.stderr.splitlines() == [
         f"error: {tmp_path}/data/shoal.db cannot be opened: disk I/O error",
-        f"hint: {main.SPACE}",
+        f"hint: {main.NO_SPACE_HINT}",
     ]
 
 

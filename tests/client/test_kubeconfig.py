@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from shoal.client.kubeconfig import KubeconfigError, load
-from shoal.client.requests import Kind
+from shoal.client.rest import GroupVersionResource
 from tests.serving import Cluster
 
-SPACES = Kind("", "v1", "namespaces", namespaced=False)
+SPACES = GroupVersionResource("", "v1", "namespaces", namespaced=False)
 
 
 def written(path: Path, **user: Any) -> Path:

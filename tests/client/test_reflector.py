@@ -9,14 +9,14 @@ from contextlib import suppress
 
 import pytest
 
-from shoal.client.reflector import FIRST_PAUSE, LONGEST_PAUSE, Key, Reflector
-from shoal.client.requests import Client, Kind
+from shoal.client.reflector import BASE_DELAY, MAX_DELAY, Key, Reflector
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import Unreachable
 from shoal.clock import FakeClock
-from tests.client.scripted import HOLD, Object, Scripted, event, expired, item, listed
+from tests.client.scripted_transport import HOLD, Object, Scripted, event, expired, item, listed
 
 pytestmark = pytest.mark.anyio
-THINGS = Kind("example.com", "v1", "things")
+THINGS = GroupVersionResource("example.com", "v1", "things")
 
 
 class Run:
@@ -26,7 +26,7 @@ class Run:
         self.clock = FakeClock()
         self.told: list[tuple[str, str | None]] = []
         self.transport = transport
-        self.reflector = Reflector(Client(transport), THINGS, self.clock, self._changed, unserved=unserved)
+        self.reflector = Reflector(Client(transport), THINGS, self.clock, self._changed, poll_until_served=unserved)
         self._task = asyncio.create_task(self.reflector.run())
 
     def _changed(self, key: Key, obj: Object | None) -> None:
@@ -56,9 +56,9 @@ class Run:
 
 async def test_list_then_watch_from_there() -> None:
     run = Run(Scripted([listed(5, item("a", 3))], [[event("ADDED", item("b", 6)), HOLD]]))
-    assert not run.reflector.synced
+    assert not run.reflector.has_synced
     await run.until(lambda: len(run.told) == 2)
-    assert run.reflector.synced
+    assert run.reflector.has_synced
     assert run.told == [("a", "3"), ("b", "6")]
     assert run.transport.asked == ["list", "watch 5"]
     assert run.names == ["a", "b"]
@@ -67,7 +67,7 @@ async def test_list_then_watch_from_there() -> None:
 
 async def test_pages_are_put_together() -> None:
     run = Run(Scripted([listed(5, item("a", 3), token="more"), listed(5, item("b", 4))], []))
-    await run.until(lambda: run.reflector.synced)
+    await run.until(lambda: run.reflector.has_synced)
     assert run.names == ["a", "b"]
     assert run.transport.asked[:2] == ["list", "list more"]
     await run.stop()
@@ -103,7 +103,7 @@ async def test_a_cut_link_is_resumed_after_a_pause() -> None:
     await run.until(lambda: len(run.told) == 1)
     await run.stays(lambda: len(run.transport.asked) == 2)
     assert run.names == ["a"], "unknown is not gone"
-    run.clock.step(FIRST_PAUSE)
+    run.clock.step(BASE_DELAY)
     await run.until(lambda: len(run.told) == 2)
     assert run.transport.asked == ["list", "watch 5", "watch 6"]
     await run.stop()
@@ -124,7 +124,7 @@ async def test_what_is_not_reached_is_not_gone() -> None:
     down = [Unreachable("no route")] * 3
     run = Run(Scripted([listed(5, item("a", 3)), *down, listed(9, item("a", 3))], [[expired()]]))
     await run.until(lambda: len(run.transport.asked) == 3)
-    for pause in (FIRST_PAUSE, FIRST_PAUSE * 2, FIRST_PAUSE * 4):
+    for pause in (BASE_DELAY, BASE_DELAY * 2, BASE_DELAY * 4):
         assert run.names == ["a"]
         assert ("a", None) not in run.told
         asked = len(run.transport.asked)
@@ -141,13 +141,13 @@ async def test_pauses_grow_up_to_a_bound() -> None:
     for asked in range(1, 13):
         await run.until(lambda asked=asked: len(run.transport.asked) == asked)  # type: ignore[misc]
         await run.stays(lambda asked=asked: len(run.transport.asked) == asked)  # type: ignore[misc]
-        pause = min(FIRST_PAUSE * 2 ** (asked - 1), LONGEST_PAUSE)
+        pause = min(BASE_DELAY * 2 ** (asked - 1), MAX_DELAY)
         run.clock.step(pause * 0.99)
         await run.stays(lambda asked=asked: len(run.transport.asked) == asked)  # type: ignore[misc]
         run.clock.step(pause * 0.01 + 1e-6)
         pauses.append(pause)
-    assert pauses[-1] == LONGEST_PAUSE
-    assert not run.reflector.synced
+    assert pauses[-1] == MAX_DELAY
+    assert not run.reflector.has_synced
     await run.stop()
 
 
@@ -155,7 +155,7 @@ async def test_a_server_that_ends_watches_at_once_is_spared() -> None:
     run = Run(Scripted([listed(5)], [[], [], [HOLD]]))
     await run.until(lambda: len(run.transport.asked) == 2)
     await run.stays(lambda: len(run.transport.asked) == 2)
-    run.clock.step(FIRST_PAUSE)
+    run.clock.step(BASE_DELAY)
     await run.until(lambda: len(run.transport.asked) == 3)
     await run.stays(lambda: len(run.transport.asked) == 3)
     await run.stop()
@@ -164,8 +164,8 @@ async def test_a_server_that_ends_watches_at_once_is_spared() -> None:
 async def test_a_refused_list_is_tried_again() -> None:
     run = Run(Scripted([403, listed(5, item("a", 1))], []))
     await run.until(lambda: len(run.transport.asked) == 1)
-    run.clock.step(FIRST_PAUSE)
-    await run.until(lambda: run.reflector.synced)
+    run.clock.step(BASE_DELAY)
+    await run.until(lambda: run.reflector.has_synced)
     assert run.names == ["a"]
     await run.stop()
 
@@ -175,7 +175,7 @@ async def test_a_kind_that_is_not_served_yet_is_looked_for_quietly(caplog: pytes
     run = Run(Scripted([404, 404, 404, listed(5, item("a", 3))], [[HOLD]]), unserved=0.1)
     for looks in (1, 2, 3):
         await run.until(lambda looks=looks: len(run.transport.asked) == looks)  # type: ignore[misc]
-        await run.stays(lambda: not run.reflector.synced)
+        await run.stays(lambda: not run.reflector.has_synced)
         run.clock.step(0.1)
     await run.until(lambda: run.names == ["a"])
     assert caplog.records == []

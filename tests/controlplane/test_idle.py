@@ -18,19 +18,19 @@ LOOKS = 30
 async def test_an_idle_cluster_costs_no_write_no_task_and_no_table(tmp_path: Path) -> None:
     async with world(tmp_path) as given:
         await given.cluster("first")
-        tasks, revision = await at_rest(given)
+        tasks, revision = await wait_idle(given)
         for number in range(20):
             await given.cluster(f"c{number}", "cluster" if number % 2 else "hub")
-        await at_rest(given)
+        await wait_idle(given)
         given.clock.step(86400)
-        left, newest = await at_rest(given)
+        left, newest = await wait_idle(given)
         assert newest == revision + 20, "nothing but the LogicalClusters was written"
         assert left <= tasks, "a copy that nobody looks at any more may have been given up"
-        touched = {name for kind in given.server.core.cache.kinds.values() for name in kind.tables}
+        touched = {name for kind in given.server.core.cache.resource_caches.values() for name in kind.tables}
         assert not touched & {f"c{number}" for number in range(20)}
 
 
-async def at_rest(given: World) -> tuple[int, int]:
+async def wait_idle(given: World) -> tuple[int, int]:
     """Returns the number of tasks and the latest revision, once neither has changed for a while."""
     found, since = (-1, -1), 0
     while since < LOOKS:
@@ -46,7 +46,7 @@ def test_what_lost_its_owner_while_nobody_looked_goes_after_a_restart(tmp_path: 
     owner = cluster.post(MAPS, config_map("owner")).ok()
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
     cluster.post(MAPS, config_map("child", ownerReferences=[reference])).ok()
-    first.call(first.shoal._loops.stop())
+    first.call(first.shoal._controllers.stop())
     cluster.delete(f"{MAPS}/owner").ok()
     cluster.get(f"{MAPS}/child").ok()
     cluster.close()

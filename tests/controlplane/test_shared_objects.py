@@ -9,18 +9,21 @@ from typing import Any
 
 import pytest
 
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from tests.controlplane.world import World, world
 from tests.frozen import Changed, FrozenDict, freeze_shared, frozen
 
 Object = dict[str, Any]
 
-NODES = Kind("", "v1", "nodes", namespaced=False)
-PODS = Kind("", "v1", "pods")
-APPS = {name: Kind("apps", "v1", name) for name in ("deployments", "statefulsets", "daemonsets")}
-JOBS, CRON_JOBS = Kind("batch", "v1", "jobs"), Kind("batch", "v1", "cronjobs")
-SERVICES, BUDGETS = Kind("", "v1", "services"), Kind("policy", "v1", "poddisruptionbudgets")
-CLAIMS = Kind("", "v1", "persistentvolumeclaims")
+NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
+PODS = GroupVersionResource("", "v1", "pods")
+APPS = {name: GroupVersionResource("apps", "v1", name) for name in ("deployments", "statefulsets", "daemonsets")}
+JOBS, CRON_JOBS = GroupVersionResource("batch", "v1", "jobs"), GroupVersionResource("batch", "v1", "cronjobs")
+SERVICES, BUDGETS = (
+    GroupVersionResource("", "v1", "services"),
+    GroupVersionResource("policy", "v1", "poddisruptionbudgets"),
+)
+CLAIMS = GroupVersionResource("", "v1", "persistentvolumeclaims")
 
 
 def template(app: str, **spec: object) -> Object:
@@ -101,7 +104,7 @@ async def _through_their_lives(given: World, client: Client) -> None:
     await given.eventually(ready(client, "g", 1))
     await given.eventually(ready(client, "h", 1))
     image = [{"name": "c", "image": "x:2"}]
-    await client.merge(
+    await client.merge_patch(
         APPS["deployments"], "d", {"spec": {"replicas": 4, "template": {"spec": {"containers": image}}}}, "default"
     )
     await client.delete(NODES, "n0")

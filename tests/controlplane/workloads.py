@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shoal.kinds.pod_state import is_active, is_ready
+from shoal.kinds.core.pod.status import is_active, is_ready
 from tests.serving import Cluster
 
 Object = dict[str, Any]

@@ -8,19 +8,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from shoal.assemble.loops import Loops
-from shoal.assemble.server import ApiServer, ServerSettings, administrator
-from shoal.client.requests import Client, Kind
+from shoal.assemble.server.api_server import ApiServer, ApiServerSettings, admin_user
+from shoal.assemble.server.embedded_controllers import EmbeddedControllers
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import FakeClock
-from shoal.kinds.logicalcluster import GROUP, PLURAL, VERSION
+from shoal.kinds.fleet.logicalcluster import GROUP, PLURAL, VERSION
 from shoal.objects.errors import NotFound
 from shoal.store.sqlite import SqliteStore
 
 Object = dict[str, Any]
 T = TypeVar("T")
 
-CLUSTERS = Kind(GROUP, VERSION, PLURAL, namespaced=False)
-LOOKS = 9000
+CLUSTERS = GroupVersionResource(GROUP, VERSION, PLURAL, namespaced=False)
+MAX_ATTEMPTS = 9000
 
 
 class World:
@@ -30,17 +30,17 @@ class World:
     async def cluster(self, name: str, profile: str = "cluster") -> Client:
         body = {"metadata": {"name": name}, "spec": {"profile": profile}}
         await self.client.create(CLUSTERS, {"apiVersion": f"{GROUP}/{VERSION}", "kind": "LogicalCluster", **body})
-        return self.client.at(name)
+        return self.client.in_cluster(name)
 
     async def eventually(self, look: Callable[[], Awaitable[T]]) -> T:
-        for _ in range(LOOKS):
+        for _ in range(MAX_ATTEMPTS):
             found = await look()
             if found:
                 return found
             await asyncio.sleep(0.01)
         raise AssertionError(f"still {await look()!r}")
 
-    async def gone(self, client: Client, kind: Kind, name: str, namespace: str = "") -> bool:
+    async def is_gone(self, client: Client, kind: GroupVersionResource, name: str, namespace: str = "") -> bool:
         try:
             await client.get(kind, name, namespace)
         except NotFound:
@@ -52,9 +52,9 @@ class World:
 async def world(directory: Path, *, loops: bool = True, root_profile: str = "") -> AsyncIterator[World]:
     clock = FakeClock()
     store = await SqliteStore.open(directory)
-    running = Loops()
-    tokens = {"admin": administrator(), running.token: administrator("system:shoal:loops")}
-    settings = ServerSettings(directory=directory / "pki", tokens=tokens, root_profile=root_profile)
+    running = EmbeddedControllers()
+    tokens = {"admin": admin_user(), running.token: admin_user("system:shoal:loops")}
+    settings = ApiServerSettings(directory=directory / "pki", tokens=tokens, root_profile=root_profile)
     server = await ApiServer.start(settings, store, clock)
     if loops:
         running.start(server.transport(), server.authority, clock)

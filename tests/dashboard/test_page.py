@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.web import MODULES, WEB, NotRun, differences, ensure_packages
+from scripts.web import MODULES, WEB, CheckSkipped, differences, ensure_packages
 from tests.serving import HANG, Cluster, running_server
 
 
@@ -16,7 +16,7 @@ from tests.serving import HANG, Cluster, running_server
 def test_the_page_on_a_hub(tmp_path: Path) -> None:
     try:
         node = ensure_packages()
-    except NotRun as missing:
+    except CheckSkipped as missing:
         pytest.skip(f"the dashboard's page ({missing})")
     with running_server() as server:
         root = Cluster(server, "root")

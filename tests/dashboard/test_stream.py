@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from shoal.apiserver.inprocess import Pipe
-from shoal.assemble.datadir import kubeconfig
+from shoal.assemble.storage.datadir import render_kubeconfig
 from shoal.clock import FakeClock
-from shoal.dashboard.asked import Watch
-from shoal.dashboard.stream import PING_SECONDS, Fan
+from shoal.dashboard.stream import PING_SECONDS, WatchMultiplexer
+from shoal.dashboard.stream_request import StreamWatch
 from shoal.objects.wire import Request
-from tests.dashboard.asking import Stream, get, of
+from tests.dashboard.browser import BrowserStream, get, is_event
 from tests.serving import Cluster, Object, Server, config_map
 
 NAMESPACE = "dashboard"
@@ -48,25 +48,25 @@ def token_that_may(root: Cluster, resource: str) -> str:
 def test_many_watches_are_one_stream_that_follows(root: Cluster) -> None:
     root.post(MAPS["path"], config_map("first")).ok()
     spaces = {"path": "/api/v1/namespaces"}
-    with Stream(root.server, {"maps": MAPS, "spaces": spaces}) as stream:
+    with BrowserStream(root.server, {"maps": MAPS, "spaces": spaces}) as stream:
         assert stream.answer.status == 200
         assert stream.answer.headers["content-type"] == "application/x-ndjson"
         assert stream.answer.headers["cache-control"] == "no-store"
-        told = stream.until(of("maps", "BOOKMARK")) + stream.until(of("spaces", "BOOKMARK"))
+        told = stream.read_until(is_event("maps", "BOOKMARK")) + stream.read_until(is_event("spaces", "BOOKMARK"))
         added = {(line["id"], line["object"]["metadata"]["name"]) for line in told if line["type"] == "ADDED"}
         assert {("maps", "first"), ("spaces", NAMESPACE)} <= added
         root.post(MAPS["path"], config_map("second")).ok()
-        last = stream.until(of("maps", "ADDED"))[-1]
+        last = stream.read_until(is_event("maps", "ADDED"))[-1]
         assert last["object"]["metadata"]["name"] == "second"
 
 
 def test_a_cut_stream_goes_on_from_where_it_was(root: Cluster) -> None:
     root.post(MAPS["path"], config_map("known")).ok()
-    with Stream(root.server, {"maps": MAPS}) as stream:
-        since = stream.until(of("maps", "BOOKMARK"))[-1]["object"]["metadata"]["resourceVersion"]
+    with BrowserStream(root.server, {"maps": MAPS}) as stream:
+        since = stream.read_until(is_event("maps", "BOOKMARK"))[-1]["object"]["metadata"]["resourceVersion"]
     root.delete(f"{MAPS['path']}/known").ok()
-    with Stream(root.server, {"maps": {**MAPS, "since": since}}) as stream:
-        told = [line for line in stream.until(of("maps", "DELETED")) if line["type"] != "PING"]
+    with BrowserStream(root.server, {"maps": {**MAPS, "since": since}}) as stream:
+        told = [line for line in stream.read_until(is_event("maps", "DELETED")) if line["type"] != "PING"]
         assert [(line["type"], line["object"]["metadata"]["name"]) for line in told] == [("DELETED", "known")]
 
 
@@ -78,7 +78,7 @@ def test_rights_are_those_of_the_token_kind_by_kind(root: Cluster) -> None:
         "costs": {"path": "/metrics"},
         "none": {"path": "/apis/no.such/v1/things"},
     }
-    with Stream(root.server, watches, token) as stream:
+    with BrowserStream(root.server, watches, token) as stream:
         errors: dict[str, Object] = {}
 
         def all_told(line: Object) -> bool:
@@ -89,7 +89,7 @@ def test_rights_are_those_of_the_token_kind_by_kind(root: Cluster) -> None:
             return {"maps", "secrets", "costs", "none"} <= seen
 
         seen: set[str | None] = set()
-        stream.until(all_told)
+        stream.read_until(all_told)
     user = f"system:serviceaccount:{NAMESPACE}:configmaps"
     assert {name: error["code"] for name, error in errors.items()} == {"secrets": 403, "costs": 403, "none": 403}
     assert errors["secrets"]["message"].startswith(
@@ -98,19 +98,19 @@ def test_rights_are_those_of_the_token_kind_by_kind(root: Cluster) -> None:
 
 
 def test_without_a_good_token_there_is_nothing(server: Server) -> None:
-    with Stream(server, {"maps": MAPS}, token="") as stream:
-        assert stream.refused() == (401, "Unauthorized")
-    with Stream(server, {"maps": MAPS}, token="wrong") as stream:
-        assert stream.until(of("maps", "ERROR"))[-1]["object"]["code"] == 401
+    with BrowserStream(server, {"maps": MAPS}, token="") as stream:
+        assert stream.error() == (401, "Unauthorized")
+    with BrowserStream(server, {"maps": MAPS}, token="wrong") as stream:
+        assert stream.read_until(is_event("maps", "ERROR"))[-1]["object"]["code"] == 401
         assert [line for line in stream.answer if b"ERROR" not in line] == []
-    with Stream(server, inside("any"), token="wrong") as stream:
+    with BrowserStream(server, inside("any"), token="wrong") as stream:
         assert [json.loads(line).get("object", {}).get("code") for line in stream.answer] == [None, 401]
 
 
 def test_a_token_that_was_withdrawn_ends_the_stream(root: Cluster) -> None:
     server, clock, pipe = root.server, FakeClock(), Pipe()
     caller = Request("POST", "/ui/stream", "", {"authorization": f"Bearer {token_that_may(root, 'secrets')}"})
-    fan = Fan(server.shoal.server.app.handle, clock, caller, {"secrets": Watch(SECRETS["path"])})
+    fan = WatchMultiplexer(server.shoal.server.app.handle, clock, caller, {"secrets": StreamWatch(SECRETS["path"])})
     reading = pipe.read()
 
     async def until(word: bytes) -> bytes:
@@ -141,18 +141,20 @@ def test_a_stream_is_asked_for_by_post_and_json(server: Server) -> None:
     assert get(server, "/ui/stream").status == 405
     bearer = f"Bearer {server.token}"
     assert get(server, "/ui/stream", "POST", Authorization=bearer, Content_Type="text/plain").status == 415
-    with Stream(server, {}, body=b"{}") as stream:
-        assert stream.refused()[0] == 400
+    with BrowserStream(server, {}, body=b"{}") as stream:
+        assert stream.error()[0] == 400
 
 
 def test_a_kind_nobody_serves_is_said_to_be_so(server: Server) -> None:
-    with Stream(server, {"none": {"path": "/apis/no.such/v1/things"}}) as stream:
-        error = stream.until(of("none", "ERROR"))[-1]["object"]
+    with BrowserStream(server, {"none": {"path": "/apis/no.such/v1/things"}}) as stream:
+        error = stream.read_until(is_event("none", "ERROR"))[-1]["object"]
         assert (error["code"], error["message"]) == (404, "the server could not find the requested resource")
 
 
 def secret_of(root: Cluster, cluster: str, path: str) -> None:
-    text = kubeconfig(f"https://127.0.0.1:{root.server.port}{path}", root.server.authority, "a-token-of-the-cluster")
+    text = render_kubeconfig(
+        f"https://127.0.0.1:{root.server.port}{path}", root.server.authority, "a-token-of-the-cluster"
+    )
     data = {"value": base64.b64encode(text if isinstance(text, bytes) else text.encode()).decode()}
     root.post(SECRETS["path"], {"metadata": {"name": f"{cluster}-kubeconfig"}, "data": data}).ok()
 
@@ -163,8 +165,8 @@ def inside(cluster: str) -> Object:
 
 def test_inside_a_hosted_cluster_one_looks_by_its_kubeconfig(root: Cluster) -> None:
     secret_of(root, "gone", f"/managedclusters/{NAMESPACE}/gone")
-    with Stream(root.server, inside("gone")) as stream:
-        error = stream.until(of("nodes", "ERROR"))[-1]["object"]
+    with BrowserStream(root.server, inside("gone")) as stream:
+        error = stream.read_until(is_event("nodes", "ERROR"))[-1]["object"]
         assert (error["code"], error["message"]) == (
             404, 'managedclusters.infrastructure.cluster.x-k8s.io "gone" not found',
         )  # fmt: skip
@@ -172,12 +174,12 @@ def test_inside_a_hosted_cluster_one_looks_by_its_kubeconfig(root: Cluster) -> N
 
 def test_a_kubeconfig_that_leads_elsewhere_is_not_followed(root: Cluster) -> None:
     secret_of(root, "far", "/clusters/root")
-    with Stream(root.server, inside("far")) as stream:
-        error = stream.until(of("nodes", "ERROR"))[-1]["object"]
+    with BrowserStream(root.server, inside("far")) as stream:
+        error = stream.read_until(is_event("nodes", "ERROR"))[-1]["object"]
         assert error["message"] == f"{NAMESPACE}/far is not reached through the hub"
     root.post(SECRETS["path"], {"metadata": {"name": "torn-kubeconfig"}, "data": {"value": "e30="}}).ok()
-    with Stream(root.server, inside("torn")) as stream:
-        error = stream.until(of("nodes", "ERROR"))[-1]["object"]
+    with BrowserStream(root.server, inside("torn")) as stream:
+        error = stream.read_until(is_event("nodes", "ERROR"))[-1]["object"]
         assert (error["code"], error["message"].split(":")[0]) == (
             503, f"the kubeconfig of {NAMESPACE}/torn cannot be used",
         )  # fmt: skip
@@ -185,22 +187,22 @@ def test_a_kubeconfig_that_leads_elsewhere_is_not_followed(root: Cluster) -> Non
 
 def test_who_may_not_read_the_kubeconfig_sees_no_nodes(root: Cluster) -> None:
     secret_of(root, "shut", f"/managedclusters/{NAMESPACE}/shut")
-    with Stream(root.server, inside("shut"), token_that_may(root, "configmaps")) as stream:
-        error = stream.until(of("nodes", "ERROR"))[-1]["object"]
+    with BrowserStream(root.server, inside("shut"), token_that_may(root, "configmaps")) as stream:
+        error = stream.read_until(is_event("nodes", "ERROR"))[-1]["object"]
         assert error["code"] == 403
         assert 'cannot get resource "secrets"' in error["message"]
 
 
 def test_what_nodes_cost_is_told_once_and_again_when_it_changes(server: Server) -> None:
-    with Stream(server, {"costs": {"path": "/metrics"}}) as stream:
-        text = stream.until(of("costs", "TEXT"))[-1]["object"]
+    with BrowserStream(server, {"costs": {"path": "/metrics"}}) as stream:
+        text = stream.read_until(is_event("costs", "TEXT"))[-1]["object"]
         assert [line for line in text.split("\n") if line and "cost" not in line and "plan" not in line] == []
 
 
 def test_a_stream_that_is_left_leaves_no_watch_behind(root: Cluster) -> None:
-    kind = root.server.shoal.server.core.cache.kind("", "configmaps")
-    before = kind.watchers
-    with Stream(root.server, {"maps": MAPS}) as stream:
-        stream.until(of("maps", "BOOKMARK"))
-        assert kind.watchers == before + 1
-    assert root.eventually(lambda: kind.watchers == before)
+    kind = root.server.shoal.server.core.cache.resource_cache("", "configmaps")
+    before = kind.watcher_count
+    with BrowserStream(root.server, {"maps": MAPS}) as stream:
+        stream.read_until(is_event("maps", "BOOKMARK"))
+        assert kind.watcher_count == before + 1
+    assert root.eventually(lambda: kind.watcher_count == before)

@@ -9,8 +9,8 @@ from logging.handlers import BufferingHandler
 
 import orjson
 
-from shoal.apiserver.cache import REMOVED, Cache, split_key
-from shoal.apiserver.encoding import splice
+from shoal.apiserver.cache.cacher import TOMBSTONE, WatchCache, split_key
+from shoal.apiserver.cache.storage_form import inject_revision
 from shoal.store.interface import Store
 from tests.serving import Server
 
@@ -35,26 +35,26 @@ def check_cache(server: Server, cluster: str) -> int:
     return server.call(_check(server.shoal.store, server.shoal.server.core.cache, cluster))
 
 
-async def _check(store: Store, cache: Cache, only: str) -> int:
-    await store.settled()
+async def _check(store: Store, cache: WatchCache, only: str) -> int:
+    await store.flush()
     everything, revision = await store.range("")
     stored = [found for found in everything if split_key(found.key)[1] == only]
-    await cache.reached(revision)
+    await cache.wait_for_revision(revision)
     cached = {
         (key, cluster, entry.namespace, entry.name): entry
-        for key, kind in cache.kinds.items()
+        for key, kind in cache.resource_caches.items()
         for cluster, table in kind.tables.items()
         for entry in table.entries.values()
         if cluster == only and not entry.virtual
     }
     for key, value, written in stored:
         where = split_key(key)
-        if value == REMOVED:
-            assert cache.kinds[where[0]].removed[where[1]][f"{where[2]}/{where[3]}"] == written
+        if value == TOMBSTONE:
+            assert cache.resource_caches[where[0]].tombstones[where[1]][f"{where[2]}/{where[3]}"] == written
             continue
         entry = cached.pop(where)
         assert entry.revision == written
-        assert entry.data == splice(value, written)
+        assert entry.data == inject_revision(value, written)
         obj = orjson.loads(entry.data)
         metadata = obj["metadata"]
         assert (metadata.get("namespace", ""), metadata["name"]) == where[2:]

@@ -173,7 +173,7 @@ def request_of(dice: Random, prefix: str, token: str, resources: Resources) -> R
     query = "&".join(dice.choices(QUERIES, k=dice.choice([0, 0, 0, 1, 2, 3])))
     if content_type.endswith("yaml") and dice.random() < 0.9:
         query += "&fieldManager=m"
-    return Request(method, prefix + path, query, headers, body, remote="127.0.0.1")
+    return Request(method, prefix + path, query, headers, body, remote_addr="127.0.0.1")
 
 
 def requests(prefix: str, token: str, resources: Resources) -> st.SearchStrategy[Request]:

@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from shoal.fit.affinity import highest_preference, matches, pinned, preference, selected
-from shoal.fit.ports import clash, host_ports
+from shoal.fit.affinity import (
+    matches_node_affinity,
+    matches_term,
+    max_preferred_weight,
+    preferred_weight,
+    required_node_names,
+)
+from shoal.fit.ports import host_ports, ports_conflict
 
 Object = dict[str, Any]
 LABELS = {"zone": "a", "size": "8"}
@@ -40,7 +46,7 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
     ],
 )
 def test_expressions(expressions: list[dict[str, Any]], expected: bool) -> None:
-    assert matches({"matchExpressions": expressions}, "n1", LABELS) is expected
+    assert matches_term({"matchExpressions": expressions}, "n1", LABELS) is expected
 
 
 @pytest.mark.parametrize(
@@ -56,7 +62,7 @@ def test_expressions(expressions: list[dict[str, Any]], expected: bool) -> None:
     ],
 )
 def test_fields(fields: list[dict[str, Any]], expected: bool) -> None:
-    assert matches({"matchFields": fields}, "n1", LABELS) is expected
+    assert matches_term({"matchFields": fields}, "n1", LABELS) is expected
 
 
 def required(*terms: dict[str, Any]) -> dict[str, Any]:
@@ -67,14 +73,16 @@ def required(*terms: dict[str, Any]) -> dict[str, Any]:
 def test_terms_are_alternatives_and_the_selector_holds_besides() -> None:
     here = {"matchExpressions": [expression("zone", "In", "a")]}
     there = {"matchExpressions": [expression("zone", "In", "b")]}
-    assert selected({}, "n1", LABELS)
-    assert selected({"nodeSelector": {"zone": "a"}}, "n1", LABELS)
-    assert not selected({"nodeSelector": {"zone": "a", "team": "x"}}, "n1", LABELS)
-    assert selected(required(there, here), "n1", LABELS)
-    assert not selected(required(there), "n1", LABELS)
-    assert not selected({**required(here), "nodeSelector": {"zone": "b"}}, "n1", LABELS)
-    assert not selected(required({}), "n1", LABELS), "a term without anything selects no node"
-    assert not selected(required({**here, "matchFields": [expression("metadata.name", "In", "n2")]}), "n1", LABELS)
+    assert matches_node_affinity({}, "n1", LABELS)
+    assert matches_node_affinity({"nodeSelector": {"zone": "a"}}, "n1", LABELS)
+    assert not matches_node_affinity({"nodeSelector": {"zone": "a", "team": "x"}}, "n1", LABELS)
+    assert matches_node_affinity(required(there, here), "n1", LABELS)
+    assert not matches_node_affinity(required(there), "n1", LABELS)
+    assert not matches_node_affinity({**required(here), "nodeSelector": {"zone": "b"}}, "n1", LABELS)
+    assert not matches_node_affinity(required({}), "n1", LABELS), "a term without anything selects no node"
+    assert not matches_node_affinity(
+        required({**here, "matchFields": [expression("metadata.name", "In", "n2")]}), "n1", LABELS
+    )
 
 
 def test_preferences_add_their_weights() -> None:
@@ -84,9 +92,9 @@ def test_preferences_add_their_weights() -> None:
         {"weight": 7, "preference": {"matchExpressions": [expression("zone", "In", "b")]}},
     ]
     spec = {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}}
-    assert preference(spec, "n1", LABELS) == 35
-    assert highest_preference(spec) == 42
-    assert preference({}, "n1", LABELS) == 0
+    assert preferred_weight(spec, "n1", LABELS) == 35
+    assert max_preferred_weight(spec) == 42
+    assert preferred_weight({}, "n1", LABELS) == 0
 
 
 def pod(*ports: dict[str, Any], sidecar: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -112,8 +120,8 @@ def test_host_ports_of_a_pod() -> None:
     ],
 )
 def test_ports_clash(one: dict[str, Any], other: dict[str, Any], expected: bool) -> None:
-    assert clash(host_ports(pod(one)), host_ports(pod(other))) is expected
-    assert clash(host_ports(pod(other)), host_ports(pod(one))) is expected
+    assert ports_conflict(host_ports(pod(one)), host_ports(pod(other))) is expected
+    assert ports_conflict(host_ports(pod(other)), host_ports(pod(one))) is expected
 
 
 def test_pods_that_go_by_name() -> None:
@@ -125,10 +133,10 @@ def test_pods_that_go_by_name() -> None:
         return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [each]} for each in names]}
 
     other = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
-    assert pinned({}) is None
-    assert pinned(spec()) is None
-    assert pinned(spec(named("a"))) == frozenset("a")
-    assert pinned(spec(named("a"), named("b"))) == frozenset("ab")
-    assert pinned(spec(named("a", "b"))) == frozenset()
-    assert pinned(spec(named("a"), other)) is None
-    assert pinned(spec({**named("a"), **other})) == frozenset("a")
+    assert required_node_names({}) is None
+    assert required_node_names(spec()) is None
+    assert required_node_names(spec(named("a"))) == frozenset("a")
+    assert required_node_names(spec(named("a"), named("b"))) == frozenset("ab")
+    assert required_node_names(spec(named("a", "b"))) == frozenset()
+    assert required_node_names(spec(named("a"), other)) is None
+    assert required_node_names(spec({**named("a"), **other})) == frozenset("a")

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.fit.podaffinity import NOT_APART, NOT_TOGETHER, NOT_WANTED, Neighbours, Peer, Terms, terms
+from shoal.fit.podaffinity import (
+    AFFINITY_MISMATCH,
+    ANTI_AFFINITY_MISMATCH,
+    EXISTING_ANTI_AFFINITY_MISMATCH,
+    AffinityCounts,
+    AffinityTerms,
+    PeerPod,
+    affinity_terms,
+)
 
 Object = dict[str, Any]
 HOST, ZONE = "host", "zone"
@@ -34,26 +42,26 @@ def affinity(*, near: list[Object] | None = None, far: list[Object] | None = Non
     return {"affinity": {"podAffinity": rules(near), "podAntiAffinity": rules(far)}}
 
 
-def peer(app: str = "web", namespace: str = "default", spec: Object | None = None, **more: Any) -> Peer:
-    return Peer(namespace, {"app": app} if app else {}, terms(spec or {}, namespace), **more)
+def peer(app: str = "web", namespace: str = "default", spec: Object | None = None, **more: Any) -> PeerPod:
+    return PeerPod(namespace, {"app": app} if app else {}, affinity_terms(spec or {}, namespace), **more)
 
 
 def node(host: str, zone: str = "a") -> dict[str, str]:
     return {HOST: host, ZONE: zone}
 
 
-def around(me: Peer, *there: tuple[dict[str, str], Peer]) -> Neighbours:
-    found = Neighbours(me, labels_of)
+def around(me: PeerPod, *there: tuple[dict[str, str], PeerPod]) -> AffinityCounts:
+    found = AffinityCounts(me, labels_of)
     for labels, other in there:
         found.add(labels, {other: 1})
     return found
 
 
 def test_a_pod_that_says_nothing_of_others_has_no_terms() -> None:
-    assert terms({}, "default") is None
-    assert terms({"affinity": {"nodeAffinity": {}}}, "default") is None
-    assert terms(affinity(), "default") is None
-    assert terms(affinity(near=[term(WEB)]), "default") is not None
+    assert affinity_terms({}, "default") is None
+    assert affinity_terms({"affinity": {"nodeAffinity": {}}}, "default") is None
+    assert affinity_terms(affinity(), "default") is None
+    assert affinity_terms(affinity(near=[term(WEB)]), "default") is not None
 
 
 @pytest.mark.parametrize(
@@ -73,55 +81,55 @@ def test_a_pod_that_says_nothing_of_others_has_no_terms() -> None:
         (term({"matchExpressions": [{"key": "app", "operator": "Wrong"}]}), peer("web"), False),
     ],
 )
-def test_whom_a_term_means(asked: Object, other: Peer, meant: bool) -> None:
+def test_whom_a_term_means(asked: Object, other: PeerPod, meant: bool) -> None:
     me = peer("db", spec=affinity(far=[asked]))
-    assert isinstance(me.terms, Terms)
-    assert me.terms.concern(other, labels_of) is meant
-    expected = NOT_APART if meant else ""
-    assert around(me, (node("1"), other)).obstacle(node("2")) == expected
+    assert isinstance(me.terms, AffinityTerms)
+    assert me.terms.matches_any(other, labels_of) is meant
+    expected = ANTI_AFFINITY_MISMATCH if meant else ""
+    assert around(me, (node("1"), other)).reject_reason(node("2")) == expected
 
 
 def test_together_with_another() -> None:
     me = peer("db", spec=affinity(near=[term(WEB)]))
-    assert around(me).obstacle(node("1")) == NOT_TOGETHER
+    assert around(me).reject_reason(node("1")) == AFFINITY_MISMATCH
     with_web = around(me, (node("1", "a"), peer("web")))
-    assert with_web.obstacle(node("2", "a")) == ""
-    assert with_web.obstacle(node("3", "b")) == NOT_TOGETHER
-    assert with_web.obstacle({HOST: "4"}) == NOT_TOGETHER, "a node in no zone"
+    assert with_web.reject_reason(node("2", "a")) == ""
+    assert with_web.reject_reason(node("3", "b")) == AFFINITY_MISMATCH
+    assert with_web.reject_reason({HOST: "4"}) == AFFINITY_MISMATCH, "a node in no zone"
 
 
 def test_all_terms_of_affinity_mean_the_same_pod() -> None:
     backend = {"matchLabels": {"tier": "x"}}
     me = peer("db", spec=affinity(near=[term(WEB), term(backend, HOST)]))
-    both = Peer("default", {"app": "web", "tier": "x"})
-    assert around(me, (node("1"), peer("web")), (node("1"), Peer("default", {"tier": "x"}))).obstacle(node("1"))
-    assert around(me, (node("1"), both)).obstacle(node("1")) == ""
-    assert around(me, (node("1"), both)).obstacle(node("2")) == NOT_TOGETHER, "the same zone, another host"
+    both = PeerPod("default", {"app": "web", "tier": "x"})
+    assert around(me, (node("1"), peer("web")), (node("1"), PeerPod("default", {"tier": "x"}))).reject_reason(node("1"))
+    assert around(me, (node("1"), both)).reject_reason(node("1")) == ""
+    assert around(me, (node("1"), both)).reject_reason(node("2")) == AFFINITY_MISMATCH, "the same zone, another host"
 
 
 def test_the_first_of_several_that_want_to_be_together_goes_anywhere() -> None:
     me = peer("web", spec=affinity(near=[term(WEB)]))
-    assert around(me).obstacle(node("1")) == ""
-    assert around(me).obstacle({HOST: "1"}) == NOT_TOGETHER
+    assert around(me).reject_reason(node("1")) == ""
+    assert around(me).reject_reason({HOST: "1"}) == AFFINITY_MISMATCH
     second = around(me, (node("1", "a"), me))
-    assert second.obstacle(node("2", "b")) == NOT_TOGETHER
-    assert second.obstacle(node("2", "a")) == ""
+    assert second.reject_reason(node("2", "b")) == AFFINITY_MISMATCH
+    assert second.reject_reason(node("2", "a")) == ""
 
 
 def test_apart_from_others() -> None:
     me = peer("web", spec=affinity(far=[term(WEB, HOST)]))
     there = around(me, (node("1"), peer("web")))
-    assert there.obstacle(node("1")) == NOT_APART
-    assert there.obstacle(node("2")) == ""
-    assert there.obstacle({}) == "", "a node without the label is a domain of its own"
+    assert there.reject_reason(node("1")) == ANTI_AFFINITY_MISMATCH
+    assert there.reject_reason(node("2")) == ""
+    assert there.reject_reason({}) == "", "a node without the label is a domain of its own"
 
 
 def test_pods_that_are_there_keep_others_away() -> None:
     loner = peer("db", spec=affinity(far=[term(WEB)]))
     there = around(peer("web"), (node("1", "a"), loner))
-    assert there.obstacle(node("2", "a")) == NOT_WANTED
-    assert there.obstacle(node("2", "b")) == ""
-    assert around(peer("cache"), (node("1", "a"), loner)).obstacle(node("2", "a")) == ""
+    assert there.reject_reason(node("2", "a")) == EXISTING_ANTI_AFFINITY_MISMATCH
+    assert there.reject_reason(node("2", "b")) == ""
+    assert around(peer("cache"), (node("1", "a"), loner)).reject_reason(node("2", "a")) == ""
 
 
 def test_what_a_pod_likes_and_who_likes_it() -> None:
@@ -140,17 +148,17 @@ def test_what_a_pod_likes_and_who_likes_it() -> None:
 
 def test_who_makes_no_difference() -> None:
     me = peer("web", spec=affinity(far=[term(WEB)]))
-    there = Neighbours(me, labels_of)
-    assert there.concerns(peer("web"))
-    assert not there.concerns(peer("db"))
+    there = AffinityCounts(me, labels_of)
+    assert there.is_affected_by(peer("web"))
+    assert not there.is_affected_by(peer("db"))
     assert there.add(node("1"), {peer("db"): 3}) == {}
 
 
 def test_labels_of_namespaces_are_asked_for_by_some() -> None:
     asked = {"matchLabels": {"team": "red"}}
-    assert not peer(spec=affinity(far=[term(WEB)])).terms.by_namespaces()  # type: ignore[union-attr]
-    assert not peer(spec=affinity(far=[term(WEB, namespaceSelector={})])).terms.by_namespaces()  # type: ignore[union-attr]
-    assert peer(spec=affinity(far=[term(WEB, namespaceSelector=asked)])).terms.by_namespaces()  # type: ignore[union-attr]
+    assert not peer(spec=affinity(far=[term(WEB)])).terms.uses_namespace_selector()  # type: ignore[union-attr]
+    assert not peer(spec=affinity(far=[term(WEB, namespaceSelector={})])).terms.uses_namespace_selector()  # type: ignore[union-attr]
+    assert peer(spec=affinity(far=[term(WEB, namespaceSelector=asked)])).terms.uses_namespace_selector()  # type: ignore[union-attr]
 
 
 some_term = st.builds(
@@ -170,14 +178,14 @@ some_node = st.builds(node, st.sampled_from("123"), st.sampled_from("ab"))
 
 @given(some_peer, st.lists(st.tuples(some_node, some_peer), max_size=8), st.data())
 def test_what_is_taken_away_was_never_there(
-    me: Peer, there: list[tuple[dict[str, str], Peer]], data: st.DataObject
+    me: PeerPod, there: list[tuple[dict[str, str], PeerPod]], data: st.DataObject
 ) -> None:
-    counted = Neighbours(me, labels_of)
+    counted = AffinityCounts(me, labels_of)
     shares = [counted.add(labels, {other: 1}) for labels, other in there]
     gone = data.draw(st.sets(st.integers(0, max(len(there) - 1, 0)))) if there else set()
     for index in gone:
-        counted.take(shares[index])
+        counted.subtract(shares[index])
     fresh = around(me, *(each for index, each in enumerate(there) if index not in gone))
     for labels in (node("1", "a"), node("2", "b"), {ZONE: "a"}, {}):
-        assert counted.obstacle(labels) == fresh.obstacle(labels)
+        assert counted.reject_reason(labels) == fresh.reject_reason(labels)
         assert counted.score(labels) == fresh.score(labels)

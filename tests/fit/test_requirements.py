@@ -15,8 +15,8 @@ from shoal.fit.requirements import (
     from_expressions,
     from_labels,
     from_pod,
+    new_requirement,
     required_terms,
-    requirement,
 )
 
 VALUES = ["a", "b", "c", "1", "2", "3", "4", "5"]
@@ -24,14 +24,14 @@ WORLD = [None, *VALUES, "other", "0", "9"]
 """What a label may be; None: it is not there. The last three stand for all values that nobody names."""
 
 named = st.builds(
-    requirement,
+    new_requirement,
     st.just("k"),
     st.sampled_from(["In", "NotIn"]),
     st.lists(st.sampled_from(VALUES), min_size=1, max_size=4),
 )
-bare = st.builds(requirement, st.just("k"), st.sampled_from(["Exists", "DoesNotExist"]))
+bare = st.builds(new_requirement, st.just("k"), st.sampled_from(["Exists", "DoesNotExist"]))
 bounds = st.builds(
-    lambda operator, bound: requirement("k", operator, [str(bound)]),
+    lambda operator, bound: new_requirement("k", operator, [str(bound)]),
     st.sampled_from(["Gt", "Lt", "Gte", "Lte"]),
     st.integers(0, 9),
 )
@@ -39,7 +39,7 @@ any_requirement = st.one_of(named, bare, bounds)
 
 
 def allows(each: Requirement, value: str | None) -> bool:
-    return each.absent if value is None else each.has(value)
+    return each.allows_absent if value is None else each.has(value)
 
 
 def meaning(each: Requirement) -> list[str | None]:
@@ -60,7 +60,7 @@ def meaning(each: Requirement) -> list[str | None]:
     ],
 )
 def test_operators(operator: str, values: list[str], expected: list[str | None]) -> None:
-    assert meaning(requirement("k", operator, values)) == expected
+    assert meaning(new_requirement("k", operator, values)) == expected
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_operators(operator: str, values: list[str], expected: list[str | None])
 )
 def test_an_expression_that_says_nothing_is_refused(operator: str, values: list[str], complaint: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(complaint)}$"):
-        requirement("k", operator, values)
+        new_requirement("k", operator, values)
 
 
 @given(any_requirement, any_requirement, any_requirement)
@@ -87,23 +87,23 @@ def test_an_intersection_means_both(one: Requirement, other: Requirement, third:
 
 @given(any_requirement, any_requirement)
 def test_what_meets_has_an_intersection(one: Requirement, other: Requirement) -> None:
-    assert one.meets(other) == (not one.intersection(other).impossible) == other.meets(one)
+    assert one.has_intersection(other) == (not one.intersection(other).is_impossible) == other.has_intersection(one)
     if meaning(one.intersection(other)):
-        assert one.meets(other)
+        assert one.has_intersection(other)
 
 
 @given(st.lists(any_requirement, min_size=1, max_size=4))
 def test_a_requirement_survives_the_wire(parts: list[Requirement]) -> None:
     whole = Requirements(parts)
-    assert meaning(from_expressions(whole.wire()).of("k")) == meaning(whole["k"])
+    assert meaning(from_expressions(whole.to_expressions()).requirement_for("k")) == meaning(whole["k"])
 
 
 @given(st.lists(any_requirement, min_size=1, max_size=4))
 def test_any_is_one_of_its_values(parts: list[Requirement]) -> None:
     each = Requirements(parts)["k"]
-    assert each.any() == "" or each.has(each.any())
+    assert each.any_value() == "" or each.has(each.any_value())
     if not each.complement and each.values:
-        assert each.any()
+        assert each.any_value()
 
 
 @given(st.lists(any_requirement, max_size=4), st.sampled_from(WORLD))
@@ -113,7 +113,7 @@ def test_a_node_matches_when_each_part_does(parts: list[Requirement], value: str
 
 
 def expressions(*parts: tuple[Any, ...]) -> Requirements:
-    return Requirements(requirement(*part) for part in parts)
+    return Requirements(new_requirement(*part) for part in parts)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_compatibility_where_zone_and_size_are_well_known(
 ) -> None:
     well_known = frozenset(["zone", "size"])
     assert offered.conflicts(wanted, well_known) == conflicts
-    assert offered.compatible(wanted, well_known) == (not conflicts)
+    assert offered.is_compatible(wanted, well_known) == (not conflicts)
 
 
 def test_requirements_add_up_per_key_and_leave_the_first_alone() -> None:
@@ -176,9 +176,9 @@ def test_requirements_add_up_per_key_and_leave_the_first_alone() -> None:
     assert both["zone"].min_values == 2
     assert pool["zone"].values == {"a", "b"}
     assert both.without("team") == {"zone": both["zone"]}
-    assert both.of("none").absent
-    assert both.of("none").has("anything")
-    assert pool.wire() == [{"key": "zone", "operator": "In", "values": ["a", "b"], "minValues": 2}]
+    assert both.requirement_for("none").allows_absent
+    assert both.requirement_for("none").has("anything")
+    assert pool.to_expressions() == [{"key": "zone", "operator": "In", "values": ["a", "b"], "minValues": 2}]
     assert hash(from_labels({"a": "1", "b": "2"})) == hash(from_labels({"b": "2", "a": "1"}))
 
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from shoal.fit.resources import (
     add,
     allocatable,
-    amounts,
     capacity,
     fits,
-    highest,
-    lacking,
+    insufficient_resources,
+    max_resources,
+    parse_amounts,
     pod_requests,
-    quantities,
     subtract,
+    to_quantities,
     total,
 )
 
@@ -64,34 +64,34 @@ def test_a_node_offers_its_allocatable_rounded_down() -> None:
     assert capacity({"status": status}) == {"cpu": 2000}
     assert allocatable({"status": {"capacity": {"cpu": "2"}}}) == {"cpu": 2000}
     assert allocatable({}) == {}
-    assert amounts({"cpu": "nonsense", "pods": "3"}) == {"pods": 3}
+    assert parse_amounts({"cpu": "nonsense", "pods": "3"}) == {"pods": 3}
 
 
 def test_amounts_are_written_in_their_usual_form() -> None:
     given = {"cpu": 1500, "memory": 3 * 1024 * MI, "ephemeral-storage": 5 * MI, "pods": 110, "hugepages-2Mi": 2 * MI}
-    assert quantities(given) == {
+    assert to_quantities(given) == {
         "cpu": "1500m",
         "memory": "3Gi",
         "ephemeral-storage": "5Mi",
         "pods": "110",
         "hugepages-2Mi": "2Mi",
     }
-    assert amounts(quantities(given)) == given
+    assert parse_amounts(to_quantities(given)) == given
 
 
 def test_what_is_lacking_is_named_places_first() -> None:
     free = {"cpu": 500, "pods": 0, "memory": 10}
-    assert lacking({"cpu": 600, "memory": 10, "example.com/gpu": 1, "pods": 1}, free) == [
+    assert insufficient_resources({"cpu": 600, "memory": 10, "example.com/gpu": 1, "pods": 1}, free) == [
         "pods",
         "cpu",
         "example.com/gpu",
     ]
-    assert lacking({"cpu": 0, "memory": 10}, {"cpu": -5, "memory": 10}) == []
+    assert insufficient_resources({"cpu": 0, "memory": 10}, {"cpu": -5, "memory": 10}) == []
 
 
 @given(resources, resources)
 def test_fitting_and_lacking_agree(wanted: dict[str, int], free: dict[str, int]) -> None:
-    assert fits(wanted, free) == (not lacking(wanted, free))
+    assert fits(wanted, free) == (not insufficient_resources(wanted, free))
     assert fits(wanted, add(free, wanted))
     if fits(wanted, free):
         assert all(amount >= 0 for amount in subtract(free, wanted).values())
@@ -99,7 +99,7 @@ def test_fitting_and_lacking_agree(wanted: dict[str, int], free: dict[str, int])
 
 @given(st.lists(resources, max_size=4))
 def test_sums_and_maxima_bound_each_part(many: list[dict[str, int]]) -> None:
-    most, all_of = highest(many), total(many)
+    most, all_of = max_resources(many), total(many)
     for each in many:
         assert fits(each, most)
         assert fits(each, all_of)

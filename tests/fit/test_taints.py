@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from shoal.fit.taints import HARD, PREFER_NO_SCHEDULE, intolerances, same, tolerates, untolerated
+from shoal.fit.taints import (
+    HARD_EFFECTS,
+    PREFER_NO_SCHEDULE,
+    count_untolerated_preferred,
+    first_untolerated,
+    is_same_taint,
+    tolerates,
+)
 
 TAINT = {"key": "gpu", "value": "a100", "effect": "NoSchedule"}
 
@@ -40,16 +47,16 @@ def test_a_toleration_meets_a_taint(toleration: dict[str, Any], taint: dict[str,
 def test_the_first_taint_in_the_way_is_named() -> None:
     soft = {"key": "old", "effect": PREFER_NO_SCHEDULE}
     hard = {"key": "down", "effect": "NoExecute"}
-    assert untolerated([soft, hard, TAINT], []) is hard
-    assert untolerated([soft, hard, TAINT], [{"key": "down", "operator": "Exists"}]) is TAINT
-    assert untolerated([soft, hard, TAINT], [{"operator": "Exists"}]) is None
-    assert untolerated([soft], [], HARD) is None
-    assert untolerated([hard, soft], [], (PREFER_NO_SCHEDULE,)) is soft
-    assert intolerances([soft, hard, TAINT], []) == 1
-    assert intolerances([soft], [{"key": "old", "operator": "Exists", "effect": "NoSchedule"}]) == 1
-    assert intolerances([soft], [{"key": "old", "operator": "Exists"}]) == 0
+    assert first_untolerated([soft, hard, TAINT], []) is hard
+    assert first_untolerated([soft, hard, TAINT], [{"key": "down", "operator": "Exists"}]) is TAINT
+    assert first_untolerated([soft, hard, TAINT], [{"operator": "Exists"}]) is None
+    assert first_untolerated([soft], [], HARD_EFFECTS) is None
+    assert first_untolerated([hard, soft], [], (PREFER_NO_SCHEDULE,)) is soft
+    assert count_untolerated_preferred([soft, hard, TAINT], []) == 1
+    assert count_untolerated_preferred([soft], [{"key": "old", "operator": "Exists", "effect": "NoSchedule"}]) == 1
+    assert count_untolerated_preferred([soft], [{"key": "old", "operator": "Exists"}]) == 0
 
 
 def test_a_taint_is_known_by_key_and_effect() -> None:
-    assert same(TAINT, {"key": "gpu", "value": "other", "effect": "NoSchedule"})
-    assert not same(TAINT, {**TAINT, "effect": "NoExecute"})
+    assert is_same_taint(TAINT, {"key": "gpu", "value": "other", "effect": "NoSchedule"})
+    assert not is_same_taint(TAINT, {**TAINT, "effect": "NoExecute"})

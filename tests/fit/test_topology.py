@@ -8,12 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.fit.podaffinity import Peer
-from shoal.fit.topology import NO_DOMAIN, SCHEDULE_ANYWAY, UNEVEN, Spread, constraints
+from shoal.fit.podaffinity import PeerPod
+from shoal.fit.topology import (
+    MISSING_TOPOLOGY_LABEL,
+    SCHEDULE_ANYWAY,
+    SKEW_EXCEEDED,
+    TopologySpread,
+    spread_constraints,
+)
 
 Object = dict[str, Any]
-WEB = Peer("default", {"app": "web"})
-DB = Peer("default", {"app": "db"})
+WEB = PeerPod("default", {"app": "web"})
+DB = PeerPod("default", {"app": "db"})
 SELECTOR = {"matchLabels": {"app": "web"}}
 
 
@@ -22,11 +28,11 @@ def one(key: str = "zone", skew: int = 1, **more: Any) -> Object:
     return {**asked, **more}
 
 
-def spread(*asked: Object, me: Peer = WEB) -> Spread:
-    return Spread(constraints({"topologySpreadConstraints": list(asked)}, me.labels), me)
+def spread(*asked: Object, me: PeerPod = WEB) -> TopologySpread:
+    return TopologySpread(spread_constraints({"topologySpreadConstraints": list(asked)}, me.labels), me)
 
 
-def zones(found: Spread, **pods: int) -> Spread:
+def zones(found: TopologySpread, **pods: int) -> TopologySpread:
     """A node in each zone with so many pods of WEB."""
     for name, number in pods.items():
         found.add({"zone": name, "host": name}, {WEB: number} if number else {}, True, True)
@@ -50,22 +56,22 @@ def zones(found: Spread, **pods: int) -> Spread:
 )
 def test_where_a_pod_may_go(asked: Object, pods: dict[str, int], allowed: str) -> None:
     found = zones(spread(asked), **pods)
-    assert "".join(zone for zone in pods if not found.obstacle({"zone": zone})) == allowed
-    assert all(found.obstacle({"zone": zone}) == UNEVEN for zone in pods if zone not in allowed)
-    assert found.obstacle({"host": "a"}) == NO_DOMAIN
+    assert "".join(zone for zone in pods if not found.reject_reason({"zone": zone})) == allowed
+    assert all(found.reject_reason({"zone": zone}) == SKEW_EXCEEDED for zone in pods if zone not in allowed)
+    assert found.reject_reason({"host": "a"}) == MISSING_TOPOLOGY_LABEL
 
 
 def test_a_pod_its_constraint_does_not_select_adds_nothing() -> None:
-    assert zones(spread(one(), me=DB), a=1, b=0).obstacle({"zone": "a"}) == ""
-    assert zones(spread(one(), me=DB), a=2, b=0).obstacle({"zone": "a"}) == UNEVEN
+    assert zones(spread(one(), me=DB), a=1, b=0).reject_reason({"zone": "a"}) == ""
+    assert zones(spread(one(), me=DB), a=2, b=0).reject_reason({"zone": "a"}) == SKEW_EXCEEDED
 
 
 def test_which_pods_count() -> None:
     found = spread(one())
-    assert found.concerns(WEB)
-    assert not found.concerns(DB)
-    assert not found.concerns(Peer("other", {"app": "web"}))
-    assert not found.concerns(Peer("default", {"app": "web"}, leaving=True))
+    assert found.is_affected_by(WEB)
+    assert not found.is_affected_by(DB)
+    assert not found.is_affected_by(PeerPod("other", {"app": "web"}))
+    assert not found.is_affected_by(PeerPod("default", {"app": "web"}, is_terminating=True))
 
 
 def test_only_nodes_that_count_make_a_domain() -> None:
@@ -80,33 +86,33 @@ def test_only_nodes_that_count_make_a_domain() -> None:
         asked: Object = {**one(), **policies}
         found = zones(spread(asked), a=1)
         found.add(labels, {}, selected, tolerated)
-        assert (found.obstacle({"zone": "a"}) == UNEVEN) is counts, policies
+        assert (found.reject_reason({"zone": "a"}) == SKEW_EXCEEDED) is counts, policies
 
 
 def test_a_node_needs_all_labels_to_count() -> None:
     found = zones(spread(one(), one("host", 5)), a=1)
     found.add({"zone": "b"}, {}, True, True)
-    assert found.obstacle({"zone": "a", "host": "a"}) == ""
-    assert found.obstacle({"zone": "b"}) == NO_DOMAIN
+    assert found.reject_reason({"zone": "a", "host": "a"}) == ""
+    assert found.reject_reason({"zone": "b"}) == MISSING_TOPOLOGY_LABEL
 
 
 def test_keys_of_labels_narrow_the_selector() -> None:
-    me = Peer("default", {"app": "web", "version": "2"})
-    old = Peer("default", {"app": "web", "version": "1"})
+    me = PeerPod("default", {"app": "web", "version": "2"})
+    old = PeerPod("default", {"app": "web", "version": "1"})
     found = spread(one(matchLabelKeys=["version", "absent"]), me=me)
-    assert found.concerns(me)
-    assert not found.concerns(old)
+    assert found.is_affected_by(me)
+    assert not found.is_affected_by(old)
 
 
 def test_what_is_only_wished_for() -> None:
     spec = {"topologySpreadConstraints": [one(whenUnsatisfiable=SCHEDULE_ANYWAY), one("host")]}
-    assert [each.key for each in constraints(spec, {})] == ["host"]
-    found = zones(Spread(constraints(spec, {}, SCHEDULE_ANYWAY), WEB), a=4, b=1)
-    light, heavy = found.weight({"zone": "b"}), found.weight({"zone": "a"})
+    assert [each.topology_key for each in spread_constraints(spec, {})] == ["host"]
+    found = zones(TopologySpread(spread_constraints(spec, {}, SCHEDULE_ANYWAY), WEB), a=4, b=1)
+    light, heavy = found.skew_score({"zone": "b"}), found.skew_score({"zone": "a"})
     assert light is not None
     assert heavy is not None
     assert light < heavy
-    assert found.weight({"host": "a"}) is None
+    assert found.skew_score({"host": "a"}) is None
 
 
 @given(
@@ -120,14 +126,14 @@ def test_what_is_taken_away_was_never_there(
 ) -> None:
     counted = spread(one(skew=skew, minDomains=domains), one("host", 2))
 
-    def add(to: Spread, index: int) -> Any:
+    def add(to: TopologySpread, index: int) -> Any:
         zone, pods, selected = nodes[index]
         return to.add({"zone": zone, "host": str(index)}, {WEB: pods}, selected, True)
 
     shares = [add(counted, index) for index in range(len(nodes))]
     gone = data.draw(st.sets(st.integers(0, len(nodes) - 1))) if nodes else set()
     for index in gone:
-        counted.take(shares[index])
+        counted.subtract(shares[index])
     fresh = spread(one(skew=skew, minDomains=domains), one("host", 2))
     left = [index for index in range(len(nodes)) if index not in gone]
     for index in left:
@@ -138,6 +144,6 @@ def test_what_is_taken_away_was_never_there(
             lowest[nodes[index][0]] += nodes[index][1]
     for zone in "abc":
         labels = {"zone": zone, "host": "new"}
-        assert counted.obstacle(labels) == fresh.obstacle(labels)
+        assert counted.reject_reason(labels) == fresh.reject_reason(labels)
         floor = min(lowest.values(), default=0) if len(lowest) >= domains else 0
-        assert (counted.obstacle(labels) == UNEVEN) is (lowest.get(zone, 0) + 1 - floor > skew)
+        assert (counted.reject_reason(labels) == SKEW_EXCEEDED) is (lowest.get(zone, 0) + 1 - floor > skew)

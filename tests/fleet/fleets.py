@@ -14,16 +14,16 @@ from typing import Any, TypeVar
 
 import yaml
 
-from shoal.assemble.server import ApiServer, ServerSettings, administrator
-from shoal.client.requests import Client, Kind
+from shoal.assemble.server.api_server import ApiServer, ApiServerSettings, admin_user
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, SystemClock
 from shoal.fleet.bus.settings import BusSettings
-from shoal.fleet.joining.controller import ensure_home
-from shoal.fleet.loops import WATCH, Runnable, fleet_hub_loops, worker_loops
+from shoal.fleet.controllers import WATCH_BUS, FleetRunnable, new_hub_controllers, new_worker_controllers
+from shoal.fleet.join.controller import ensure_worker_namespace
 from shoal.fleet.resources import MANAGED_CLUSTERS, SECRETS, WORKERS
-from shoal.fleet.worker.own import CLUSTERS
+from shoal.fleet.worker.informers import CLUSTERS
 from shoal.fleet.worker.settings import WorkerSettings
-from shoal.kinds import joining
+from shoal.kinds.fleet import worker_join
 from shoal.objects.errors import NotFound
 from shoal.store.sqlite import SqliteStore
 
@@ -39,7 +39,7 @@ async def server(directory: Path, clock: Clock | None = None) -> AsyncIterator[C
     """A server with no loops; the client is its root's administrator."""
     _ensure(directory)
     store = await SqliteStore.open(directory)
-    settings = ServerSettings(directory=directory / "pki", tokens={"admin": administrator()})
+    settings = ApiServerSettings(directory=directory / "pki", tokens={"admin": admin_user()})
     running = await ApiServer.start(settings, store, clock)
     try:
         yield Client(running.transport(), "admin", cluster="root")
@@ -50,11 +50,11 @@ async def server(directory: Path, clock: Clock | None = None) -> AsyncIterator[C
 
 def as_worker(admin: Client, name: str) -> Client:
     """With the rights of the worker of that name, which its administrator may take on."""
-    found = admin.at("root")
+    found = admin.in_cluster("root")
     found._headers = {
         **found._headers,
-        "impersonate-user": joining.user_name(name),
-        "impersonate-group": joining.GROUP,
+        "impersonate-user": worker_join.user_name(name),
+        "impersonate-group": worker_join.WORKERS_GROUP,
     }
     return found
 
@@ -64,7 +64,7 @@ def _ensure(directory: Path) -> None:
 
 
 @asynccontextmanager
-async def running(loops: Sequence[Runnable]) -> AsyncIterator[None]:
+async def running(loops: Sequence[FleetRunnable]) -> AsyncIterator[None]:
     tasks = [asyncio.create_task(loop.run(), name=loop.name) for loop in loops]
     try:
         yield
@@ -83,14 +83,14 @@ class Fleet:
         self._running: dict[str, AsyncExitStack] = {}
 
     async def join(
-        self, name: str, capacity: int = 10, location: str = "", store: str = "", bus: BusSettings = WATCH
+        self, name: str, capacity: int = 10, location: str = "", store: str = "", bus: BusSettings = WATCH_BUS
     ) -> Client:
         """A worker with a server of its own (`store` names one that is there), and its loops."""
         store = store or name
         if store not in self.own:
             self.own[store] = await self._stack.enter_async_context(server(self._directory / store, self.clock))
         settings = WorkerSettings(name, capacity, location, "v1.36.4", "https://hub:6443", "-----CA-----\n")
-        loops = worker_loops(as_worker(self.hub, name), self.own[store], self.clock, settings, bus)
+        loops = new_worker_controllers(as_worker(self.hub, name), self.own[store], self.clock, settings, bus)
         self._running[name] = stack = AsyncExitStack()
         await stack.enter_async_context(running(loops))
         return self.own[store]
@@ -137,8 +137,8 @@ async def fleet(directory: Path, clock: Clock | None = None) -> AsyncIterator[Fl
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
         hub = await stack.enter_async_context(server(directory / "hub", clock))
-        await ensure_home(hub)
-        await stack.enter_async_context(running(fleet_hub_loops(hub, clock)))
+        await ensure_worker_namespace(hub)
+        await stack.enter_async_context(running(new_hub_controllers(hub, clock)))
         made = Fleet(directory, hub, clock, stack)
         stack.push_async_callback(made.close)
         yield made
@@ -174,7 +174,7 @@ async def eventually(look: Callable[[], Awaitable[T | None]]) -> T:
     raise AssertionError(f"still {await look()!r}")
 
 
-async def gone(client: Client, kind: Kind, name: str, namespace: str = "default") -> bool:
+async def gone(client: Client, kind: GroupVersionResource, name: str, namespace: str = "default") -> bool:
     try:
         await client.get(kind, name, namespace)
     except NotFound:
@@ -182,7 +182,7 @@ async def gone(client: Client, kind: Kind, name: str, namespace: str = "default"
     return False
 
 
-async def there(client: Client, kind: Kind, name: str, namespace: str = "default") -> bool:
+async def there(client: Client, kind: GroupVersionResource, name: str, namespace: str = "default") -> bool:
     return not await gone(client, kind, name, namespace)
 
 
@@ -210,4 +210,4 @@ async def provision(own: Client, name: str, namespace: str = "default", token: s
     }
     await own.create(SECRETS, secret, namespace)
     status = {"phase": "Provisioned", "initialization": {"infrastructureProvisioned": True}}
-    await own.merge(CLUSTERS, name, {"status": status}, namespace, "status")
+    await own.merge_patch(CLUSTERS, name, {"status": status}, namespace, "status")

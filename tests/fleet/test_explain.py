@@ -12,12 +12,12 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.cli.asking import AskingError
-from shoal.cli.explain import command, text
-from shoal.fleet.explain.changes import of_cluster, of_worker
-from shoal.fleet.explain.decide import Explanation, explain
-from shoal.fleet.scheduler.candidate import Usage
-from shoal.kinds import fleet
+from shoal.cli.explain import command, explanation_lines
+from shoal.cli.options.hub import CommandError
+from shoal.fleet.explain.decide import ManagedClusterExplanation, explain
+from shoal.fleet.explain.suggestions import cluster_suggestions, worker_suggestions
+from shoal.fleet.scheduler.candidate import WorkerUsage
+from shoal.kinds.fleet import infrav1
 from tests.fleet.fleets import managed as wire
 from tests.serving import Cluster, Server
 
@@ -32,7 +32,7 @@ def cluster(name: str = "east", worker: str = "", **spec: Any) -> Object:
 
 def worker(name: str, capacity: int = 10, ready: bool = True, labels: Object | None = None, **spec: Any) -> Object:
     return {
-        "metadata": {"name": name, "namespace": fleet.NAMESPACE, "labels": labels or {}},
+        "metadata": {"name": name, "namespace": infrav1.NAMESPACE, "labels": labels or {}},
         "spec": {"capacity": capacity, "provides": ["embedded"], **spec},
         "status": {"conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}]},
     }
@@ -128,7 +128,7 @@ def test_what_single_change_helps(managed: Object, workers: list[Object], others
 
 def test_a_worker_may_be_made_one_more_time() -> None:
     config = {"data": {"max": "1", "capacity": "1"}}
-    made = worker("auto-x-1", 1, labels={fleet.AUTO_WORKER: "x"})
+    made = worker("auto-x-1", 1, labels={infrav1.AUTO_WORKER_LABEL: "x"})
     assert changes(cluster(), made, others=1, config=config) == [
         "add a slot to auto-x-1 (capacity 1 -> 2)",
         "let a worker be made: ConfigMap shoal-system/auto-workers with max 2",
@@ -149,23 +149,23 @@ def test_the_table_is_the_schedulers_own() -> None:
 def test_one_that_has_a_worker_is_looked_at_without_itself() -> None:
     found = explain(cluster(worker="w"), [worker("w", 1)], [], None)
     assert (found.worker, found.best) == ("w", "w")
-    assert text("default/east", found)[0] == "default/east is on worker w, and would be chosen again now"
+    assert explanation_lines("default/east", found)[0] == "default/east is on worker w, and would be chosen again now"
     moved = explain(cluster(worker="w"), [worker("w", 1, ready=False), worker("v")], [], None)
-    assert text("default/east", moved)[0] == "default/east is on worker w, though v would be chosen now"
+    assert explanation_lines("default/east", moved)[0] == "default/east is on worker w, though v would be chosen now"
     stuck = explain(cluster(worker="w"), [worker("w", 1, ready=False)], [], None)
     said = "default/east is on worker w, though it would wait now: 0 of 1 worker fits: 1 is not ready"
-    assert text("default/east", stuck)[0] == said
+    assert explanation_lines("default/east", stuck)[0] == said
 
 
 def test_two_things_in_the_way_are_said() -> None:
     away = cluster(version="v1.20.3", location="eu")
     found = explain(away, [worker("w", versions=["v1.36"], location="us")], [], None)
-    assert text("default/east", found)[-1] == "no single change would let it be hosted"
+    assert explanation_lines("default/east", found)[-1] == "no single change would let it be hosted"
 
 
 def test_a_long_answer_is_cut() -> None:
     found = explain(cluster(), [worker(f"w{number:02d}", 0) for number in range(25)], [], None)
-    lines = text("default/east", found)
+    lines = explanation_lines("default/east", found)
     assert "  and 5 more workers (-o json shows all)" in lines
     assert lines[-1] == "  and 6 more changes (-o json shows all)"
 
@@ -193,12 +193,15 @@ def test_every_change_that_is_told_helps_when_it_is_made(workers: list[Object], 
     managed = cluster(**spec)
     there = [cluster(f"o{n}", w["metadata"]["name"]) for w in workers for n in range(others)]
     found = explain(managed, workers, there, None)
-    used = Usage(others)
-    for change in [*of_cluster(managed, workers), *(c for w in workers for c in of_worker(managed, w, used))]:
+    used = WorkerUsage(others)
+    for change in [
+        *cluster_suggestions(managed, workers),
+        *(c for w in workers for c in worker_suggestions(managed, w, used)),
+    ]:
         if change.text in found.changes:
-            rest = [w for w in workers if w["metadata"]["name"] != change.of]
-            after = explain(managed, [*rest, change.changed], there, None) if change.of else None
-            after = after or explain(change.changed, workers, there, None)
+            rest = [w for w in workers if w["metadata"]["name"] != change.worker]
+            after = explain(managed, [*rest, change.result], there, None) if change.worker else None
+            after = after or explain(change.result, workers, there, None)
             assert after.best
 
 
@@ -214,7 +217,7 @@ def kubeconfig(server: Server, tmp_path: Path) -> Iterator[str]:
     root = Cluster(server, "root")
     root.post("/api/v1/namespaces", {"metadata": {"name": "shoal-system"}})
     for name, location in zip(NAMES, ("eu", "us"), strict=True):
-        body = {"apiVersion": fleet.API_VERSION, "kind": "Worker", "metadata": {"name": name}}
+        body = {"apiVersion": infrav1.API_VERSION, "kind": "Worker", "metadata": {"name": name}}
         spec = {"capacity": 0, "location": location, "taints": [{"key": "only", "effect": "NoSchedule"}]}
         root.post(f"{GROUP}/namespaces/shoal-system/workers", {**body, "spec": spec}).ok()
     body = wire("explained", tolerations=[{"key": "only", "operator": "Exists"}], location="eu")
@@ -238,7 +241,7 @@ def test_the_command(kubeconfig: str) -> None:
     assert said in [" ".join(line.split()) for line in lines]
     run = CliRunner().invoke(command, ["mc", "explained", "-o", "json", "--kubeconfig", kubeconfig])
     found = json.loads(run.output)
-    assert set(found) == set(Explanation.__dataclass_fields__)
+    assert set(found) == set(ManagedClusterExplanation.__dataclass_fields__)
     ours = {each["worker"]: each["refused"] for each in found["verdicts"]}
     assert ours["explain-a"]["location"] == ""
     assert ours["explain-b"]["location"] == "is not in location eu"
@@ -246,7 +249,7 @@ def test_the_command(kubeconfig: str) -> None:
 
 def test_what_is_not_there_is_said(kubeconfig: str) -> None:
     run = CliRunner().invoke(command, ["mc", "nobody", "-n", "elsewhere", "--kubeconfig", kubeconfig])
-    assert isinstance(run.exception, AskingError)
+    assert isinstance(run.exception, CommandError)
     assert (run.exception.exit_code, run.exception.hint) == (1, "shoal status shows those there are")
     assert '"nobody" not found' in str(run.exception)
     run = CliRunner().invoke(command, ["Pod", "x", "--kubeconfig", kubeconfig])
@@ -263,5 +266,5 @@ def test_a_hub_that_does_not_answer(tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text(json.dumps(config))
     run = CliRunner().invoke(command, ["mc", "x", "--kubeconfig", str(file)])
-    assert isinstance(run.exception, AskingError)
+    assert isinstance(run.exception, CommandError)
     assert run.exception.exit_code == 3

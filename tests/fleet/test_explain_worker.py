@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.cli.explain_worker import text
+from shoal.cli.explain_worker import worker_lines
 from shoal.fleet.explain.worker import explain_worker
-from shoal.kinds import fleet
+from shoal.kinds.fleet import infrav1
 
 Object = dict[str, Any]
 NOW = "2026-11-15T12:00:00Z"
@@ -28,7 +28,7 @@ def cluster(name: str, on: str = "w1", status: Object | None = None, **spec: Any
 def test_a_worker_that_is_drained() -> None:
     mark = {"worker": "w1", "epoch": 2}
     kept = {"held": mark, "backup": {**mark, "revision": 5, "time": NOW, "complete": True}}
-    lease = {"metadata": {"annotations": {fleet.FENCES: "true"}}, "spec": {"renewTime": NOW}}
+    lease = {"metadata": {"annotations": {infrav1.FENCES_ANNOTATION: "true"}}, "spec": {"renewTime": NOW}}
     drained: Object = {"type": "Drained", "status": "False", "reason": "Draining", "message": "4 are left"}
     workers = [worker("w1", (drained,), drain=True), worker("w2"), worker("w3", unschedulable=True)]
     move = {"move": {"from": "w1", "to": "w2", "reason": "Drain", "since": NOW}}
@@ -41,7 +41,7 @@ def test_a_worker_that_is_drained() -> None:
         cluster("f", infrastructure="kind"),
     ]
     found = explain_worker("w1", workers, managed, lease, None)
-    printed = text(found)
+    printed = worker_lines(found)
     assert printed[:4] == [
         "worker w1 has 5 ManagedClusters",
         "  Ready True (Heartbeat): it renews its Lease",

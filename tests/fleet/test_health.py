@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.clock import FakeClock, rfc3339_micro
-from shoal.fleet.health.decide import Heartbeat, health, heartbeat, standing
+from shoal.fleet.health.decide import Heartbeat, decide_health, observe_heartbeat, reachability_status
 from shoal.fleet.resources import LEASES, MANAGED_CLUSTERS, WORKERS
-from shoal.kinds.fleet import SILENCE_SECONDS
+from shoal.kinds.fleet.infrav1 import LEASE_GRACE_SECONDS
 from tests.fleet.fleets import SYSTEM, Fleet, condition, eventually, fleet, gone, phase
 
 Object = dict[str, Any]
@@ -45,21 +45,23 @@ def worker(ready: str = "", **metadata: Any) -> Object:
     ],
 )
 def test_a_lease_found_at_the_start(age: float, was_ready: bool, silent: float) -> None:
-    found = heartbeat(None, lease_at(START - age), was_ready, START, 1000.0)
-    assert 1000.0 - found.heard == pytest.approx(silent)
+    found = observe_heartbeat(None, lease_at(START - age), was_ready, START, 1000.0)
+    assert 1000.0 - found.heard_at == pytest.approx(silent)
 
 
 def test_afterwards_only_a_change_counts_whatever_time_it_tells() -> None:
     first = Heartbeat("a", 1000.0)
-    assert heartbeat(first, {"spec": {"renewTime": "a"}}, True, START, 1030.0) is first
+    assert observe_heartbeat(first, {"spec": {"renewTime": "a"}}, True, START, 1030.0) is first
     wrong_clock = rfc3339_micro(START - 9999)
-    assert heartbeat(first, {"spec": {"renewTime": wrong_clock}}, True, START, 1030.0) == Heartbeat(wrong_clock, 1030.0)
+    assert observe_heartbeat(first, {"spec": {"renewTime": wrong_clock}}, True, START, 1030.0) == Heartbeat(
+        wrong_clock, 1030.0
+    )
 
 
 def test_a_lease_without_a_time_is_silence() -> None:
-    found = heartbeat(None, {"spec": {}}, False, START, 1000.0)
-    assert health(worker(), found, 1000.0, NOW).status is not None
-    assert health(worker(), found, 1000.0, NOW).again is None
+    found = observe_heartbeat(None, {"spec": {}}, False, START, 1000.0)
+    assert decide_health(worker(), found, 1000.0, NOW).status is not None
+    assert decide_health(worker(), found, 1000.0, NOW).requeue_after is None
 
 
 @pytest.mark.parametrize(
@@ -72,17 +74,20 @@ def test_a_lease_without_a_time_is_silence() -> None:
     ],
 )
 def test_health(heard: Heartbeat | None, ready: str, phase_: str, reason: str, again: float | None) -> None:
-    found = health(worker(), heard, 1000.0, NOW)
-    assert found.again == again
+    found = decide_health(worker(), heard, 1000.0, NOW)
+    assert found.requeue_after == again
     assert found.status is not None
     assert found.status["phase"] == phase_
     (said,) = found.status["conditions"]
     assert (said["type"], said["status"], said["reason"], said["observedGeneration"]) == ("Ready", ready, reason, 3)
-    assert health({**worker(), "status": {**found.status, "availableCapacity": 1}}, heard, 1000.0, NOW).status is None
+    assert (
+        decide_health({**worker(), "status": {**found.status, "availableCapacity": 1}}, heard, 1000.0, NOW).status
+        is None
+    )
 
 
 def test_one_that_is_being_deleted_says_so() -> None:
-    found = health(worker(deletionTimestamp=NOW), Heartbeat("a", 1000.0), 1000.0, NOW)
+    found = decide_health(worker(deletionTimestamp=NOW), Heartbeat("a", 1000.0), 1000.0, NOW)
     assert found.status is not None
     assert found.status["phase"] == "Terminating"
 
@@ -94,8 +99,8 @@ def test_whoever_is_heard_in_time_is_never_lost(pauses: list[float], skew: float
     for pause in pauses:
         now += pause
         told = lease_at(START + now + skew)
-        heard = heartbeat(heard, told, True, START + now, now)
-        status = health(worker(), heard, now, NOW).status
+        heard = observe_heartbeat(heard, told, True, START + now, now)
+        status = decide_health(worker(), heard, now, NOW).status
         assert status is not None
         assert status["phase"] == "Running"
 
@@ -155,7 +160,7 @@ async def test_heartbeats_keep_it_running(tmp_path: Path) -> None:
 
             await eventually(renewed)
         await settle(made, "w1", "Running")
-        assert clock.now() - began > 2 * SILENCE_SECONDS
+        assert clock.now() - began > 2 * LEASE_GRACE_SECONDS
 
 
 @pytest.mark.anyio
@@ -227,11 +232,11 @@ async def test_a_worker_that_hosts_nothing_goes_at_once(tmp_path: Path) -> None:
 )
 def test_why_a_worker_is_still_there(hosted: list[str], reason: str, message: str) -> None:
     leaving = worker(deletionTimestamp=NOW)
-    found = health(leaving, Heartbeat("a", 1000.0), 1000.0, NOW, hosted).status
+    found = decide_health(leaving, Heartbeat("a", 1000.0), 1000.0, NOW, hosted).status
     assert found is not None
     said = condition({"status": found}, "Deleting")
     assert (said["reason"], said["message"], said["observedGeneration"]) == (reason, message, 3)
-    unknown = health(leaving, Heartbeat("a", 1000.0), 1000.0, NOW, None).status
+    unknown = decide_health(leaving, Heartbeat("a", 1000.0), 1000.0, NOW, None).status
     assert condition({"status": unknown}, "Deleting") == {}, "not before the ManagedClusters are known"
 
 
@@ -241,16 +246,16 @@ def bound(**conditions: str) -> Object:
 
 
 def test_a_cluster_is_told_of_silence_and_of_its_end_only() -> None:
-    assert standing(bound(Ready="True"), worker("True"), NOW) is None
-    assert standing(bound(Ready="True"), worker(), NOW) is None
-    assert standing({"metadata": {}, "status": {}}, None, NOW) is None
-    lost = standing(bound(Ready="True"), worker("Unknown"), NOW)
+    assert reachability_status(bound(Ready="True"), worker("True"), NOW) is None
+    assert reachability_status(bound(Ready="True"), worker(), NOW) is None
+    assert reachability_status({"metadata": {}, "status": {}}, None, NOW) is None
+    lost = reachability_status(bound(Ready="True"), worker("Unknown"), NOW)
     assert lost is not None
     assert lost["phase"] == "Unknown"
-    assert standing({**bound(), "status": lost}, worker("Unknown"), NOW) is None
-    again = standing({**bound(), "status": lost}, worker("True"), NOW)
+    assert reachability_status({**bound(), "status": lost}, worker("Unknown"), NOW) is None
+    again = reachability_status({**bound(), "status": lost}, worker("True"), NOW)
     assert again is not None
     assert again["phase"] == "Running"
-    assert standing({**bound(), "status": again}, worker("True"), NOW) is None
-    gone_ = standing(bound(Ready="True"), None, NOW)
+    assert reachability_status({**bound(), "status": again}, worker("True"), NOW) is None
+    gone_ = reachability_status(bound(Ready="True"), None, NOW)
     assert condition({"status": gone_}, "WorkerReady")["reason"] == "WorkerMissing"

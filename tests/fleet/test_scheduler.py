@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from shoal.client.requests import Client
+from shoal.client.rest import Client
 from shoal.clock import SystemClock
-from shoal.fleet.health.controller import health_loops
-from shoal.fleet.loops import fleet_hub_loops
+from shoal.fleet.controllers import new_hub_controllers
+from shoal.fleet.health.controller import new_health_controllers
 from shoal.fleet.resources import CONFIG_MAPS, LEASES, MANAGED_CLUSTERS, NAMESPACES, WORKERS
-from shoal.fleet.scheduler.controller import Scheduler
-from shoal.kinds import fleet as names
+from shoal.fleet.scheduler.controller import FleetScheduler
+from shoal.kinds.fleet import infrav1 as names
 from shoal.objects.errors import Invalid
 from tests.fleet.fleets import SYSTEM, Fleet, condition, eventually, fleet, gone, managed, phase, running, server
 
@@ -64,7 +64,7 @@ async def test_bindings_spread_and_never_exceed_capacity(tmp_path: Path) -> None
         assert sorted(bound(obj) for obj in found) == ["", "", "a", "a", "a", "b", "b", "b"]
         for obj in found:
             if bound(obj):
-                assert obj["metadata"]["finalizers"] == [names.FINALIZER]
+                assert obj["metadata"]["finalizers"] == [names.MANAGED_CLUSTER_FINALIZER]
                 assert obj["status"]["epoch"] == 1
                 assert phase(obj) == "Scheduled"
             else:
@@ -87,7 +87,7 @@ async def test_waiting_says_why_and_ends_with_the_change_that_makes_room(tmp_pat
         await beat(made.hub, "a")
         text = "0 of 1 worker fits: 1 takes no clusters (capacity 0)"
         await made.until("east", lambda obj: obj["status"]["errors"][0]["message"] == text)
-        await made.hub.merge(WORKERS, "a", {"spec": {"capacity": 1}}, SYSTEM)
+        await made.hub.merge_patch(WORKERS, "a", {"spec": {"capacity": 1}}, SYSTEM)
         found = await made.until("east", bound)
         assert "errors" not in found["status"]
         assert condition(found, "Scheduled")["status"] == "True"
@@ -102,7 +102,7 @@ async def test_a_freed_slot_goes_to_whoever_waits(tmp_path: Path) -> None:
         await made.until("second", lambda obj: phase(obj) == "Pending")
         await made.hub.delete(MANAGED_CLUSTERS, "first", "default")
         found = await made.until("first", lambda obj: phase(obj) == "Terminating")
-        assert found["metadata"]["finalizers"] == [names.FINALIZER]
+        assert found["metadata"]["finalizers"] == [names.MANAGED_CLUSTER_FINALIZER]
         assert phase(await made.get("second")) == "Pending"
         await made.hub.update(MANAGED_CLUSTERS, names.without_finalizer(found))
         await made.until("second", bound)
@@ -111,7 +111,7 @@ async def test_a_freed_slot_goes_to_whoever_waits(tmp_path: Path) -> None:
 async def test_one_that_nobody_hosts_goes_at_once(tmp_path: Path) -> None:
     async with fleet(tmp_path) as made:
         body = managed("east")
-        body["metadata"]["finalizers"] = [names.FINALIZER]
+        body["metadata"]["finalizers"] = [names.MANAGED_CLUSTER_FINALIZER]
         await made.hub.create(MANAGED_CLUSTERS, body, "default")
         await made.until("east", phase)
         await made.hub.delete(MANAGED_CLUSTERS, "east", "default")
@@ -122,7 +122,7 @@ async def test_location_selector_taints_and_infrastructure(tmp_path: Path) -> No
     async with fleet(tmp_path) as made:
         await worker(made.hub, "a", 9, location="north")
         await worker(made.hub, "b", 9, taints=[{"key": "gpu", "effect": "NoSchedule"}])
-        await made.hub.merge(WORKERS, "a", {"metadata": {"labels": {"disk": "ssd"}}}, SYSTEM)
+        await made.hub.merge_patch(WORKERS, "a", {"metadata": {"labels": {"disk": "ssd"}}}, SYSTEM)
         await available(made, "b", 9)
         await made.create("north", location="north")
         await made.create("fast", workerSelector={"matchLabels": {"disk": "ssd"}})
@@ -177,7 +177,7 @@ async def test_nodes_count_against_what_a_worker_may_host(tmp_path: Path) -> Non
         await made.until_worker("a", lambda obj: obj["status"].get("available") == {"cpu": "84", "nodes": "1"})
         await made.create("other", nodes=2)
         await made.until("other", lambda obj: why(obj)[1] == "NotEnoughResources")
-        await made.hub.merge(MANAGED_CLUSTERS, "big", {"spec": {"nodes": 3}}, "default")
+        await made.hub.merge_patch(MANAGED_CLUSTERS, "big", {"spec": {"nodes": 3}}, "default")
         await made.until("other", bound)
 
 
@@ -187,11 +187,11 @@ async def test_a_worker_is_asked_for_where_that_is_allowed(tmp_path: Path) -> No
         await made.create("second", location="north")
         await made.until("first", lambda obj: why(obj)[1] == "NoWorkers")
         await worker(made.hub, "a", 1, ready=False)
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": names.AUTO_WORKERS}}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": names.AUTO_WORKERS_CONFIG_MAP}}
         await made.hub.create(CONFIG_MAPS, {**body, "data": {"max": "1", "capacity": "1"}}, SYSTEM)
 
         async def asked_for() -> Object | None:
-            found, _ = await made.hub.list_all(WORKERS, labels=names.AUTO_WORKER)
+            found, _ = await made.hub.list_all(WORKERS, labels=names.AUTO_WORKER_LABEL)
             return found[0] if found else None
 
         new = await eventually(asked_for)
@@ -208,17 +208,17 @@ async def test_a_worker_is_asked_for_where_that_is_allowed(tmp_path: Path) -> No
             return len(waiting) == 1 and limit in waiting[0]
 
         await eventually(one_is_bound)
-        assert len((await made.hub.list_all(WORKERS, labels=names.AUTO_WORKER))[0]) == 1
+        assert len((await made.hub.list_all(WORKERS, labels=names.AUTO_WORKER_LABEL))[0]) == 1
 
 
 async def test_a_finalizer_somebody_took_off_is_put_back(tmp_path: Path) -> None:
     async with fleet(tmp_path) as made:
         await worker(made.hub, "a")
         created = await made.create("east")
-        assert created["metadata"]["finalizers"] == [names.FINALIZER]
+        assert created["metadata"]["finalizers"] == [names.MANAGED_CLUSTER_FINALIZER]
         found = await made.until("east", bound)
         await made.hub.update(MANAGED_CLUSTERS, names.without_finalizer(found))
-        await made.until("east", lambda obj: obj["metadata"].get("finalizers") == [names.FINALIZER])
+        await made.until("east", lambda obj: obj["metadata"].get("finalizers") == [names.MANAGED_CLUSTER_FINALIZER])
 
 
 async def test_one_without_a_finalizer_gets_it_before_its_worker(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ async def test_one_without_a_finalizer_gets_it_before_its_worker(tmp_path: Path)
         await made.hub.update(MANAGED_CLUSTERS, names.without_finalizer(found))
         await worker(made.hub, "a")
         found = await made.until("east", bound)
-        assert found["metadata"]["finalizers"] == [names.FINALIZER]
+        assert found["metadata"]["finalizers"] == [names.MANAGED_CLUSTER_FINALIZER]
         assert created["metadata"]["uid"] == found["metadata"]["uid"]
 
 
@@ -241,7 +241,7 @@ async def test_one_taken_from_its_worker_goes_back_there(tmp_path: Path) -> None
         assert bound(await made.until("east", bound)) == "a"
         await beat(made.hub, "b")
         await made.until_worker("b", lambda obj: phase(obj) == "Running")
-        await made.hub.merge(MANAGED_CLUSTERS, "east", {"status": {"assignedWorker": None}}, "default", "status")
+        await made.hub.merge_patch(MANAGED_CLUSTERS, "east", {"status": {"assignedWorker": None}}, "default", "status")
         found = await made.until("east", lambda obj: obj["status"].get("epoch") == 2)
         assert bound(found) == "a"
 
@@ -252,13 +252,13 @@ async def test_another_scheduler_takes_over_where_the_first_was_killed(tmp_path:
         clock = SystemClock()
         await worker(hub, "a", 2)
         half = managed("half")
-        half["metadata"]["finalizers"] = [names.FINALIZER]
+        half["metadata"]["finalizers"] = [names.MANAGED_CLUSTER_FINALIZER]
         await hub.create(MANAGED_CLUSTERS, half, "default")
         whole = await hub.create(MANAGED_CLUSTERS, managed("whole"), "default")
         status = {"phase": "Running", "assignedWorker": "a", "epoch": 1}
         await hub.update(MANAGED_CLUSTERS, {**whole, "status": status}, "status")
         await hub.create(MANAGED_CLUSTERS, managed("third"), "default")
-        async with running(fleet_hub_loops(hub, clock)):
+        async with running(new_hub_controllers(hub, clock)):
 
             async def settled() -> bool:
                 found, _ = await hub.list_all(MANAGED_CLUSTERS)
@@ -270,7 +270,7 @@ async def test_another_scheduler_takes_over_where_the_first_was_killed(tmp_path:
         assert (await hub.get(MANAGED_CLUSTERS, "whole", "default"))["status"] == status
         assert sum(bool(bound(obj)) for obj in (await hub.list_all(MANAGED_CLUSTERS))[0]) == 2
         before = (await hub.list_all(MANAGED_CLUSTERS))[0]
-        async with running(fleet_hub_loops(hub, clock)):
+        async with running(new_hub_controllers(hub, clock)):
             await asyncio.sleep(0.1)
         # The objects, not the revision of the list: an Event about them may still be on its way.
         assert (await hub.list_all(MANAGED_CLUSTERS))[0] == before, "nothing is written that is so already"
@@ -283,7 +283,7 @@ async def test_nothing_is_decided_on_half_a_list(tmp_path: Path) -> None:
         await hub.create(MANAGED_CLUSTERS, managed("first"), "default")
         last = await hub.create(MANAGED_CLUSTERS, managed("last"), "default")
         await hub.update(MANAGED_CLUSTERS, {**last, "status": {"assignedWorker": "a", "epoch": 1}}, "status")
-        scheduler = Scheduler(hub, SystemClock())
+        scheduler = FleetScheduler(hub, SystemClock())
 
         async def known() -> bool:
             return any(phase(obj) == "Running" for obj in scheduler._workers.objects.values())
@@ -292,8 +292,8 @@ async def test_nothing_is_decided_on_half_a_list(tmp_path: Path) -> None:
             await eventually(known)
             await scheduler._managed.run()
 
-        scheduler.bindings.sources[0] = workers_first
-        async with running([*scheduler.loops, *health_loops(hub, SystemClock())]):
+        scheduler.controller.sources[0] = workers_first
+        async with running([*scheduler.controllers, *new_health_controllers(hub, SystemClock())]):
 
             async def told() -> bool:
                 return phase(await hub.get(MANAGED_CLUSTERS, "first", "default")) == "Pending"

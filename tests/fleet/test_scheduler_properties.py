@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.client.reflector import Key
-from shoal.fleet.scheduler.decide import Waiting, choose, fits
-from shoal.fleet.scheduler.ledger import ASSUMED_SECONDS, Ledger
-from shoal.fleet.scheduler.ranking import Rankings
-from shoal.fleet.scheduler.snapshot import snapshot
-from shoal.fleet.scheduler.waiting import WaitingRoom
-from shoal.kinds import fleet
+from shoal.fleet.scheduler.cache import ASSUME_TIMEOUT_SECONDS, SchedulerCache
+from shoal.fleet.scheduler.decide import Unschedulable, fits, select_worker
+from shoal.fleet.scheduler.queue import SchedulingQueue
+from shoal.fleet.scheduler.ranking import WorkerRankings
+from shoal.fleet.scheduler.snapshot import take_snapshot
+from shoal.kinds.fleet import infrav1
 
 Object = dict[str, Any]
 
@@ -75,17 +75,17 @@ class World:
     def __init__(self) -> None:
         self.workers: dict[str, Object] = {}
         self.managed: dict[Key, Object] = {}
-        self.ledger = Ledger()
-        self.rankings, self.room = Rankings(self.ledger), WaitingRoom(self.ledger)
+        self.ledger = SchedulerCache()
+        self.rankings, self.room = WorkerRankings(self.ledger), SchedulingQueue(self.ledger)
         self.revision, self.now = 0, 0.0
 
     def worker(self, name: str, spec: Object, ready: bool, labelled: bool) -> None:
         self.workers[name] = {
-            "metadata": {"name": name, "namespace": fleet.NAMESPACE, "labels": {"disk": "ssd"} if labelled else {}},
+            "metadata": {"name": name, "namespace": infrav1.NAMESPACE, "labels": {"disk": "ssd"} if labelled else {}},
             "spec": {**spec, "provides": ["embedded"]},
             "status": {"conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}]},
         }
-        self.ledger.note_worker(("", fleet.NAMESPACE, name), self.workers[name])
+        self.ledger.observe_worker(("", infrav1.NAMESPACE, name), self.workers[name])
 
     def put(self, number: int, spec: Object, group: str, status: Object) -> None:
         key = "", group, f"c{number}"
@@ -95,51 +95,53 @@ class World:
         self.see(key)
 
     def see(self, key: Key) -> None:
-        record = self.ledger.note_managed(key, self.managed.get(key))
-        if record is not None and record.homeless:
+        record = self.ledger.observe_managed_cluster(key, self.managed.get(key))
+        if record is not None and record.is_unscheduled:
             self.room.add(record)
         else:
-            self.room.leave(key)
+            self.room.remove(key)
 
     def free(self) -> list[tuple[Any, Any]]:
-        return snapshot(self.workers.values(), self.managed.values()).workers()
+        return take_snapshot(self.workers.values(), self.managed.values()).candidates_with_usage()
 
     def settle(self, failures: int = 0) -> None:
         """Everybody who fits somewhere is bound; each choice is the one of the plain scheduler."""
-        while (record := self.room.next()) is not None:
-            there = snapshot(self.workers.values(), self.managed.values())
+        while (record := self.room.pop_head()) is not None:
+            there = take_snapshot(self.workers.values(), self.managed.values())
             managed = self.managed[record.key]
-            plain = choose(there.view(managed), there.workers())
-            best = self.rankings.best(record)
-            if isinstance(plain, Waiting):
+            plain = select_worker(there.scoring_context(managed), there.candidates_with_usage())
+            best = self.rankings.best_worker(record)
+            if isinstance(plain, Unschedulable):
                 assert best == ""
-                self.room.close(record)
+                self.room.block(record)
                 continue
             assert best == plain
-            self.room.leave(record.key)
+            self.room.remove(record.key)
             self.ledger.assume(record, best, self.now)
             if failures:
                 failures -= 1
-                self.ledger.forget(record)
+                self.ledger.forget_assumption(record)
                 self.room.add(record)
                 continue
             self.revision += 1
             metadata = {**managed["metadata"], "resourceVersion": str(self.revision)}
             status = {"assignedWorker": best, "lastWorker": best}
             self.managed[record.key] = {**managed, "metadata": metadata, "status": status}
-            self.ledger.note_bound(record, best, self.revision)
+            self.ledger.confirm_binding(record, best, self.revision)
             self.see(record.key)
 
     def check(self) -> None:
-        there = snapshot(self.workers.values(), self.managed.values())
+        there = take_snapshot(self.workers.values(), self.managed.values())
         for name in NAMES:
-            kept, plain = self.ledger.used(name), there.used(name)
+            kept, plain = self.ledger.usage_of(name), there.usage_of(name)
             assert (kept.clusters, +kept.amounts) == (plain.clusters, +plain.amounts)
         for key, managed in self.managed.items():
-            if not fleet.assigned_worker(managed):
-                assert self.room.line_of(key) is not None
-                asked = there.view(managed).asked
-                assert not any(fits(asked, worker, used) for worker, used in there.workers()), "left waiting"
+            if not infrav1.assigned_worker(managed):
+                assert self.room.queue_of(key) is not None
+                asked = there.scoring_context(managed).requirements
+                assert not any(fits(asked, worker, used) for worker, used in there.candidates_with_usage()), (
+                    "left waiting"
+                )
 
 
 def play(told: list[Any]) -> World:
@@ -150,7 +152,7 @@ def play(told: list[Any]) -> World:
                 world.worker(name, spec, ready, labelled)
             case "no worker", name:
                 world.workers.pop(name, None)
-                world.ledger.note_worker(("", fleet.NAMESPACE, name), None)
+                world.ledger.observe_worker(("", infrav1.NAMESPACE, name), None)
             case "cluster", number, spec, group:
                 old = world.managed.get(("", group, f"c{number}"))
                 world.put(number, spec, group, (old or {}).get("status") or {})
@@ -170,12 +172,12 @@ def play(told: list[Any]) -> World:
             case "moved", number:
                 for group in "xy":
                     old = world.managed.get(("", group, f"c{number}"))
-                    if old is not None and (to := fleet.moving_to(old)):
+                    if old is not None and (to := infrav1.migration_target(old)):
                         world.put(number, old["spec"], group, {"assignedWorker": to, "lastWorker": to})
             case "fail", number:
                 world.settle(number)
             case ("late",):
-                world.ledger.begin_anew()
+                world.ledger.reset_log()
         world.settle()
         world.check()
     return world
@@ -198,17 +200,19 @@ def test_bindings_stay_within_what_there_is_and_on_workers_that_fit(told: list[A
         if step[0] == "cluster" and ("", step[3], f"c{step[1]}") not in world.managed:
             world.put(step[1], step[2], step[3], {})
             world.settle()
-    there = snapshot(world.workers.values(), world.managed.values())
+    there = take_snapshot(world.workers.values(), world.managed.values())
     for name, used in there.usage.items():
         limits = there.candidates[name]
         assert used.clusters <= limits.capacity
         assert all(used.amounts[resource] <= amount for resource, amount in limits.allocatable)
     for managed in world.managed.values():
-        where = fleet.assigned_worker(managed)
+        where = infrav1.assigned_worker(managed)
         if where:
             others = [each for each in world.managed.values() if each is not managed]
-            without = snapshot(world.workers.values(), others)
-            assert fits(without.view(managed).asked, without.candidates[where], without.used(where))
+            without = take_snapshot(world.workers.values(), others)
+            assert fits(
+                without.scoring_context(managed).requirements, without.candidates[where], without.usage_of(where)
+            )
 
 
 @given(steps)
@@ -222,7 +226,7 @@ def test_one_that_lost_its_worker_goes_back_to_it() -> None:
         world.worker(name, {**ROOM, "capacity": 10}, True, False)
     world.put(0, SPECS[0], "x", {"lastWorker": "b"})
     world.settle()
-    assert fleet.assigned_worker(world.managed[EAST]) == "b"
+    assert infrav1.assigned_worker(world.managed[EAST]) == "b"
 
 
 def test_a_cheaper_worker_changes_what_the_others_are_worth() -> None:
@@ -233,13 +237,13 @@ def test_a_cheaper_worker_changes_what_the_others_are_worth() -> None:
     world.put(0, SPECS[0], "y", {"assignedWorker": "b"})
     world.put(1, SPECS[0], "x", {})
     world.settle()
-    assert fleet.assigned_worker(world.managed["", "x", "c1"]) == "b"
+    assert infrav1.assigned_worker(world.managed["", "x", "c1"]) == "b"
     world.managed.pop(("", "x", "c1"))
     world.see(("", "x", "c1"))
     world.worker("c", {**ROOM, "capacity": 0, "cost": "1"}, True, False)
     world.put(2, SPECS[0], "x", {})
     world.settle()
-    assert fleet.assigned_worker(world.managed["", "x", "c2"]) == "a"
+    assert infrav1.assigned_worker(world.managed["", "x", "c2"]) == "a"
 
 
 # --- the ledger ---
@@ -249,39 +253,39 @@ def test_an_assumed_binding_takes_the_slot_until_it_is_written_or_expires() -> N
     world = World()
     world.worker("a", ROOM, True, False)
     world.put(0, {"nodes": 1}, "x", {})
-    record = world.ledger.records[EAST]
+    record = world.ledger.clusters[EAST]
     world.ledger.assume(record, "a", 100.0)
-    assert world.ledger.used("a").clusters == 1
+    assert world.ledger.usage_of("a").clusters == 1
     world.see(EAST)
-    assert world.ledger.used("a").clusters == 1, "an event that does not know of it changes nothing"
-    assert world.ledger.expire(100.0 + ASSUMED_SECONDS - 1) == []
-    assert world.ledger.expire(100.0 + ASSUMED_SECONDS) == [record]
-    assert world.ledger.used("a").clusters == 0
-    assert record.homeless
+    assert world.ledger.usage_of("a").clusters == 1, "an event that does not know of it changes nothing"
+    assert world.ledger.expire_assumptions(100.0 + ASSUME_TIMEOUT_SECONDS - 1) == []
+    assert world.ledger.expire_assumptions(100.0 + ASSUME_TIMEOUT_SECONDS) == [record]
+    assert world.ledger.usage_of("a").clusters == 0
+    assert record.is_unscheduled
 
 
 def test_what_went_away_while_it_was_written_does_not_come_back() -> None:
     world = World()
     world.worker("a", ROOM, True, False)
     world.put(0, {"nodes": 1}, "x", {})
-    record = world.ledger.records[EAST]
+    record = world.ledger.clusters[EAST]
     world.ledger.assume(record, "a", 0.0)
-    world.ledger.note_managed(EAST, None)
-    world.ledger.note_bound(record, "a", 9)
-    assert world.ledger.used("a").clusters == 0
-    assert EAST not in world.ledger.records
+    world.ledger.observe_managed_cluster(EAST, None)
+    world.ledger.confirm_binding(record, "a", 9)
+    assert world.ledger.usage_of("a").clusters == 0
+    assert EAST not in world.ledger.clusters
 
 
 def test_an_older_state_is_passed_over() -> None:
     world = World()
     world.worker("a", ROOM, True, False)
     world.put(0, {"nodes": 1}, "x", {})
-    record = world.ledger.records[EAST]
+    record = world.ledger.clusters[EAST]
     world.ledger.assume(record, "a", 0.0)
-    world.ledger.note_bound(record, "a", 7)
+    world.ledger.confirm_binding(record, "a", 7)
     world.see(EAST)
-    assert world.ledger.used("a").clusters == 1
-    assert record.bound == "a"
+    assert world.ledger.usage_of("a").clusters == 1
+    assert record.bound_worker == "a"
 
 
 def test_more_nodes_take_more_of_the_worker_that_has_it() -> None:
@@ -290,10 +294,10 @@ def test_more_nodes_take_more_of_the_worker_that_has_it() -> None:
     world.put(0, {"nodes": 1}, "x", {})
     world.settle()
     world.put(0, {"nodes": 4}, "x", {"assignedWorker": "a"})
-    assert world.ledger.used("a").amounts["nodes"] == 4
+    assert world.ledger.usage_of("a").amounts["nodes"] == 4
     world.put(1, {"nodes": 1}, "x", {})
     world.settle()
-    assert world.room.line_of(("", "x", "c1")) is not None
+    assert world.room.queue_of(("", "x", "c1")) is not None
 
 
 def test_one_that_is_moved_has_room_on_both_until_it_is_there() -> None:
@@ -301,25 +305,25 @@ def test_one_that_is_moved_has_room_on_both_until_it_is_there() -> None:
     for name in "ab":
         world.worker(name, ROOM, True, False)
     world.put(0, {"nodes": 1}, "x", {"assignedWorker": "a"})
-    record = world.ledger.records[EAST]
+    record = world.ledger.clusters[EAST]
     world.ledger.reserve(record, "b")
-    assert [world.ledger.used(name).clusters for name in "ab"] == [1, 1], "before anything is written"
+    assert [world.ledger.usage_of(name).clusters for name in "ab"] == [1, 1], "before anything is written"
     world.put(0, {"nodes": 1}, "x", {"assignedWorker": "a", "move": {"to": "b"}})
     world.put(1, {"nodes": 1}, "x", {})
     world.settle()
-    assert world.room.line_of(("", "x", "c1")) is not None, "neither has room"
+    assert world.room.queue_of(("", "x", "c1")) is not None, "neither has room"
     world.put(0, {"nodes": 1}, "x", {"assignedWorker": "b"})
     world.settle()
-    assert fleet.assigned_worker(world.managed["", "x", "c1"]) == "a"
+    assert infrav1.assigned_worker(world.managed["", "x", "c1"]) == "a"
     world.ledger.reserve(record, "a")
     world.ledger.reserve(record, "")
-    assert [world.ledger.used(name).clusters for name in "ab"] == [1, 1]
+    assert [world.ledger.usage_of(name).clusters for name in "ab"] == [1, 1]
 
 
 def test_a_worker_elsewhere_is_no_candidate() -> None:
-    ledger = Ledger()
-    assert not ledger.note_worker(("", "default", "a"), {"metadata": {"name": "a"}, "spec": {"capacity": 1}})
-    assert list(ledger.workers()) == []
+    ledger = SchedulerCache()
+    assert not ledger.observe_worker(("", "default", "a"), {"metadata": {"name": "a"}, "spec": {"capacity": 1}})
+    assert list(ledger.candidates()) == []
 
 
 # --- waiting ---
@@ -329,14 +333,14 @@ def test_whoever_came_first_is_first_whatever_it_asks_for() -> None:
     world = World()
     for number, spec, second in ((0, SPECS[0], "09"), (1, SPECS[3], "01"), (2, SPECS[0], "05")):
         world.put(number, spec, "x", {})
-        world.room.leave(("", "x", f"c{number}"))
-        record = world.ledger.records[("", "x", f"c{number}")]
+        world.room.remove(("", "x", f"c{number}"))
+        record = world.ledger.clusters[("", "x", f"c{number}")]
         record.order = second, record.key
         world.room.add(record)
     taken = []
-    while (head := world.room.next()) is not None:
+    while (head := world.room.pop_head()) is not None:
         taken.append(head.key[2])
-        world.room.leave(head.key)
+        world.room.remove(head.key)
     assert taken == ["c1", "c2", "c0"]
 
 
@@ -350,14 +354,14 @@ def test_a_change_looks_at_each_demand_once_and_wakes_the_ones_it_helps() -> Non
         world.put(number, SPECS[0], "x", {})
         world.put(number + 1000, SPECS[5], "x", {})
     world.settle()
-    lines = list(world.room.closed())
+    lines = list(world.room.blocked_queues())
     assert len(lines) == 2
     assert sorted(len(line.members) for line in lines) == [199, 199]
     world.managed.pop(EAST)
     world.see(EAST)
-    head = world.room.next()
+    head = world.room.pop_head()
     assert head is not None
     assert head.key[2] == "c1", "by name, as they came at the same time"
-    assert [line.asked.selector.empty for line in world.room.closed()] == [False]
+    assert [line.requirements.selector.is_empty for line in world.room.blocked_queues()] == [False]
     world.settle()
-    assert len(list(world.room.closed())) == 2
+    assert len(list(world.room.blocked_queues())) == 2

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import yaml
 
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.fleet.resources import CONFIG_MAPS, LEASES, LOGICAL_CLUSTERS, MANAGED_CLUSTERS, NAMESPACES, SECRETS, WORKERS
-from shoal.fleet.worker.own import CLUSTERS, EMBEDDED_CLUSTERS, EMBEDDED_TEMPLATES, MACHINE_DEPLOYMENTS
-from shoal.kinds import fleet as names
-from shoal.kinds.versions import SUPPORTED
+from shoal.fleet.worker.informers import CLUSTERS, EMBEDDED_CLUSTERS, EMBEDDED_TEMPLATES, MACHINE_DEPLOYMENTS
+from shoal.kinds.fleet import infrav1 as names
+from shoal.kinds.versions import SUPPORTED_VERSIONS
 from tests.fleet.fleets import SYSTEM, Fleet, condition, eventually, fleet, gone, managed, phase, provision, there
 
 Object = dict[str, Any]
@@ -36,7 +36,7 @@ async def running_cluster(
     return await made.until(name, lambda obj: phase(obj) == "Running", namespace)
 
 
-async def count(client: Client, *kinds: Kind) -> int:
+async def count(client: Client, *kinds: GroupVersionResource) -> int:
     return sum([len((await client.list_all(kind))[0]) for kind in kinds])
 
 
@@ -66,10 +66,10 @@ async def test_a_worker_joins(tmp_path: Path) -> None:
             "location": "north",
             "infrastructure": "external",
             "provides": ["embedded"],
-            "versions": list(SUPPORTED),
+            "versions": list(SUPPORTED_VERSIONS),
         }
         root = await own.get(LOGICAL_CLUSTERS, "root")
-        assert found["metadata"]["annotations"][names.STORE] == root["metadata"]["uid"]
+        assert found["metadata"]["annotations"][names.STORE_ANNOTATION] == root["metadata"]["uid"]
         lease = await made.hub.get(LEASES, "worker-w1", SYSTEM)
         assert lease["spec"]["leaseDurationSeconds"] == 40
         hub = await made.hub.get(LOGICAL_CLUSTERS, "root")
@@ -82,7 +82,7 @@ async def test_its_flags_win_and_peoples_labels_and_taints_stay(tmp_path: Path) 
         await made.until_worker("w1", lambda obj: phase(obj) == "Running")
         taint = {"key": "k", "value": "", "effect": "NoSchedule"}
         theirs = {"metadata": {"labels": {"a": "b"}}, "spec": {"capacity": 1, "taints": [taint]}}
-        await made.hub.merge(WORKERS, "w1", theirs, SYSTEM)
+        await made.hub.merge_patch(WORKERS, "w1", theirs, SYSTEM)
         await made.part("w1")
         await made.join("w1", 9)
         found = await made.until_worker("w1", lambda obj: obj["spec"]["capacity"] == 9)
@@ -100,7 +100,7 @@ async def test_another_store_does_not_get_the_name(tmp_path: Path) -> None:
         assert await count(second, MANAGED_CLUSTERS) == 0, "the clusters of that name are in the first one's store"
         worker = await made.worker("w1")
         root = await first.get(LOGICAL_CLUSTERS, "root")
-        assert worker["metadata"]["annotations"][names.STORE] == root["metadata"]["uid"]
+        assert worker["metadata"]["annotations"][names.STORE_ANNOTATION] == root["metadata"]["uid"]
 
 
 async def test_a_managed_cluster_runs(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ async def test_a_managed_cluster_runs(tmp_path: Path) -> None:
             template = await own.get(EMBEDDED_TEMPLATES, f"east-{name}", "default")
             assert template["spec"]["template"]["spec"]["instanceType"] == name
         status = {"replicas": 3, "readyReplicas": 3}
-        await own.merge(MACHINE_DEPLOYMENTS, "east-default", {"status": status}, "default", "status")
+        await own.merge_patch(MACHINE_DEPLOYMENTS, "east-default", {"status": status}, "default", "status")
         found = await made.until("east", lambda obj: obj["status"]["nodes"] == 3)
         assert condition(found, "NodesReady")["status"] == "True"
 
@@ -139,9 +139,9 @@ async def test_changes_flow_and_the_provisioners_replicas_stay(tmp_path: Path) -
     async with fleet(tmp_path) as made:
         own = await made.join("w1")
         await running_cluster(made, own, nodes=1)
-        await own.merge(MACHINE_DEPLOYMENTS, "east-large", {"spec": {"replicas": 6}}, "default")
+        await own.merge_patch(MACHINE_DEPLOYMENTS, "east-large", {"spec": {"replicas": 6}}, "default")
         patch = {"spec": {"nodes": 4, "version": "v1.36.5"}}
-        await made.hub.merge(MANAGED_CLUSTERS, "east", patch, "default")
+        await made.hub.merge_patch(MANAGED_CLUSTERS, "east", patch, "default")
 
         async def arrived() -> bool:
             pool = await own.get(MACHINE_DEPLOYMENTS, "east-default", "default")
@@ -191,7 +191,7 @@ async def test_deletion_takes_everything_along_and_then_tells_the_hub(tmp_path: 
         await made.hub.create(NAMESPACES, namespace)
         await running_cluster(made, own, "east", "team")
         holding = {"metadata": {"finalizers": ["cluster.cluster.x-k8s.io"]}}
-        await own.merge(CLUSTERS, "east", holding, "team")
+        await own.merge_patch(CLUSTERS, "east", holding, "team")
         await made.hub.delete(MANAGED_CLUSTERS, "east", "team")
         await made.until("east", lambda obj: phase(obj) == "Terminating", "team")
 
@@ -200,9 +200,9 @@ async def test_deletion_takes_everything_along_and_then_tells_the_hub(tmp_path: 
 
         await eventually(going)
         await settle()
-        assert (await made.get("east", "team"))["metadata"]["finalizers"] == [names.FINALIZER]
+        assert (await made.get("east", "team"))["metadata"]["finalizers"] == [names.MANAGED_CLUSTER_FINALIZER]
         assert not await gone(made.hub, SECRETS, "east-kubeconfig", "team")
-        await own.merge(CLUSTERS, "east", {"metadata": {"finalizers": None}}, "team")
+        await own.merge_patch(CLUSTERS, "east", {"metadata": {"finalizers": None}}, "team")
         await eventually(lambda: gone(made.hub, MANAGED_CLUSTERS, "east", "team"))
         assert await gone(made.hub, SECRETS, "east-kubeconfig", "team")
         assert await none_left(own)()
@@ -260,13 +260,13 @@ async def test_another_hub_gets_nothing_deleted_until_it_is_accepted(tmp_path: P
         own = await made.join("w1")
         await running_cluster(made, own)
         pin = await own.get(CONFIG_MAPS, "hub", SYSTEM)
-        await own.merge(CONFIG_MAPS, "hub", {"data": {"id": "the hub it joined"}}, SYSTEM)
+        await own.merge_patch(CONFIG_MAPS, "hub", {"data": {"id": "the hub it joined"}}, SYSTEM)
         await made.hub.delete(MANAGED_CLUSTERS, "east", "default")
         await made.until("east", lambda obj: phase(obj) == "Terminating")
         await settle()
         assert not await gone(own, MANAGED_CLUSTERS, "east")
         assert "deletionTimestamp" not in (await own.get(CLUSTERS, "east", "default"))["metadata"]
-        await own.merge(CONFIG_MAPS, "hub", {"data": pin["data"]}, SYSTEM)
+        await own.merge_patch(CONFIG_MAPS, "hub", {"data": pin["data"]}, SYSTEM)
         await eventually(lambda: gone(made.hub, MANAGED_CLUSTERS, "east"))
 
 
@@ -295,7 +295,7 @@ async def test_a_kind_the_worker_does_not_provide_is_refused_in_status(tmp_path:
         obj = names.with_finalizer(await made.get("real"))
         obj = await made.hub.update(MANAGED_CLUSTERS, obj)
         by_hand = {"status": {"assignedWorker": "w1", "epoch": 1, "phase": "Provisioning"}}
-        await made.hub.merge(MANAGED_CLUSTERS, "real", by_hand, "default", "status")
+        await made.hub.merge_patch(MANAGED_CLUSTERS, "real", by_hand, "default", "status")
         found = await made.until("real", lambda obj: phase(obj) == "Failed")
         text = "infrastructure kind is not supported by worker w1, which provides embedded"
         assert found["status"]["errors"][-1]["message"] == text

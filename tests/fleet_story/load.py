@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.faults.processes import Refused
 from tests.fleet.fleets import managed
-from tests.fleet_story.holds import Given, Written
+from tests.fleet_story.single_writer import Given, Written
 from tests.serving import config_map
 from tests.story.api import HANG, LOST, Api
 from tests.story.story import MANAGED, SECRETS, phase

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from shoal.assemble.jointokens import JoinError, authority_hash, create_token
-from shoal.assemble.membership import HubGiven, become_member
-from shoal.assemble.up import Up, UpSettings, WorkersInside
-from shoal.client.requests import Client
+from shoal.assemble.server.hub import HubWithWorkers, InProcessWorkers, ShoalServerSettings
+from shoal.assemble.workers.join import HubTarget, ensure_membership
+from shoal.assemble.workers.join_tokens import JoinError, ca_cert_hash, create_token
+from shoal.client.rest import Client
 from shoal.clock import SystemClock
 from shoal.fleet.resources import LEASES, LOGICAL_CLUSTERS, MANAGED_CLUSTERS, SECRETS, WORKERS
-from shoal.kinds import fleet as names
+from shoal.kinds.fleet import infrav1 as names
 from shoal.objects.errors import Forbidden, Invalid
 from tests.fleet.fleets import SYSTEM, Fleet, as_worker, condition, fleet, gone, managed, phase, provision
 
@@ -56,7 +56,7 @@ async def waits(made: Fleet, name: str, reason: str, message: str) -> None:
 
 
 async def test_a_version_no_worker_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.fleet.worker.registration.decide.SUPPORTED", ("v1.35", "v1.36"))
+    monkeypatch.setattr("shoal.fleet.worker.registration.decide.SUPPORTED_VERSIONS", ("v1.35", "v1.36"))
     async with with_a_good_one(tmp_path) as made:
         await made.join("free", 5)
         await made.until_worker("free", lambda obj: phase(obj) == "Running")
@@ -83,7 +83,7 @@ async def test_a_selector_that_matches_nothing(tmp_path: Path) -> None:
         await made.create("odd", workerSelector={"matchLabels": {"disk": "tape"}})
         said = "0 of 1 worker fits: 1 does not match workerSelector"
         await waits(made, "odd", "SelectorMatchesNothing", said)
-        await made.hub.merge(WORKERS, "good", {"metadata": {"labels": {"disk": "tape"}}, "spec": {}}, SYSTEM)
+        await made.hub.merge_patch(WORKERS, "good", {"metadata": {"labels": {"disk": "tape"}}, "spec": {}}, SYSTEM)
         await waits(made, "odd", "NoFreeSlot", "0 of 1 worker fits: 1 has no free slot")
 
 
@@ -104,14 +104,14 @@ async def test_a_worker_name_taken_twice(tmp_path: Path) -> None:
 
 
 async def test_join_tokens_that_expired_or_were_used(tmp_path: Path) -> None:
-    up = await Up.start(UpSettings(tmp_path / "data", port=0), WorkersInside(1))
+    up = await HubWithWorkers.start(ShoalServerSettings(tmp_path / "data", port=0), InProcessWorkers(1))
     try:
         admin, url = up.hub.client("test"), up.hub.server.url
-        digest = authority_hash(up.hub.server.authority.certificate.decode())
+        digest = ca_cert_hash(up.hub.server.authority.certificate.decode())
 
         async def join(name: str, token: str) -> None:
             (tmp_path / name).mkdir(exist_ok=True)
-            await become_member(tmp_path / name, name, HubGiven(None, url, token, digest), name, SystemClock())
+            await ensure_membership(tmp_path / name, name, HubTarget(None, url, token, digest), name, SystemClock())
 
         expired = await create_token(admin, time.time() - 7200, 3600)
         with pytest.raises(JoinError, match="the join token has expired, was deleted or is misspelt"):
@@ -132,7 +132,7 @@ async def test_a_worker_that_lies_about_its_capacity(tmp_path: Path) -> None:
     async with with_a_good_one(tmp_path) as made:
         own = await made.join("liar", 1000)
         await made.until_worker("liar", lambda obj: phase(obj) == "Running")
-        await made.hub.merge(WORKERS, "liar", {"spec": {"capacityLimit": 2, "allocatable": {"nodes": 3}}}, SYSTEM)
+        await made.hub.merge_patch(WORKERS, "liar", {"spec": {"capacityLimit": 2, "allocatable": {"nodes": 3}}}, SYSTEM)
         await made.until_worker("liar", lambda obj: obj.get("status", {}).get("availableCapacity") == 2)
         itself = as_worker(made.hub, "liar")
         lies: list[Object] = [
@@ -141,16 +141,18 @@ async def test_a_worker_that_lies_about_its_capacity(tmp_path: Path) -> None:
         ]
         for lie in lies:
             with pytest.raises(Forbidden, match="a worker may not set its"):
-                await itself.merge(WORKERS, "liar", {"spec": lie}, SYSTEM)
+                await itself.merge_patch(WORKERS, "liar", {"spec": lie}, SYSTEM)
         with pytest.raises(Forbidden):
-            await itself.merge(WORKERS, "liar", {"status": {"availableCapacity": 1000}}, SYSTEM, "status")
+            await itself.merge_patch(WORKERS, "liar", {"status": {"availableCapacity": 1000}}, SYSTEM, "status")
         for name in ("a", "b"):
             await made.create(name, nodes=1)
             await made.until(name, lambda obj: names.assigned_worker(obj) == "liar")
         await made.create("c", nodes=1)
         await waits(made, "c", "NoFreeSlot", "0 of 2 workers fit: 2 have no free slot")
-        await itself.merge(WORKERS, "liar", {"spec": {"capacity": 5000}}, SYSTEM)  # its own word, worth nothing here
-        await made.hub.merge(WORKERS, "liar", {"spec": {"capacityLimit": 9}}, SYSTEM)
+        await itself.merge_patch(
+            WORKERS, "liar", {"spec": {"capacity": 5000}}, SYSTEM
+        )  # its own word, worth nothing here
+        await made.hub.merge_patch(WORKERS, "liar", {"spec": {"capacityLimit": 9}}, SYSTEM)
         await made.until("c", lambda obj: names.assigned_worker(obj) == "liar")
         await made.create("d", nodes=1)
         await made.until("d", lambda obj: condition(obj, "Scheduled").get("reason") == "Unschedulable")
@@ -177,4 +179,4 @@ async def test_a_worker_that_reports_for_a_cluster_it_does_not_hold(tmp_path: Pa
 
 async def refused(client: Client, name: str, patch: Object, subresource: str = "") -> None:
     with pytest.raises(Forbidden, match="it is not assigned to this worker"):
-        await client.merge(MANAGED_CLUSTERS, name, patch, "default", subresource)
+        await client.merge_patch(MANAGED_CLUSTERS, name, patch, "default", subresource)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from shoal.fleet.resources import MANAGED_CLUSTERS, WORKERS
-from shoal.fleet.worker.yielding.decide import LEFT
+from shoal.fleet.worker.handover.decide import HANDED_OVER_ANNOTATION
 from shoal.objects.errors import Forbidden
 from tests.fleet.fleets import as_worker, gone
-from tests.moving.fleets import Fleet, eventually, fleet, phase
+from tests.fleet.worker.fleets import Fleet, eventually, fleet, phase
 
 Object = dict[str, Any]
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.fleet.worker.shipping.controller.STATUS_SECONDS", 0.1)
+    monkeypatch.setattr("shoal.fleet.worker.replication.controller.STATUS_SECONDS", 0.1)
 
 
 async def test_deleted_while_one_that_had_it_before_is_away(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ async def test_deleted_while_one_that_had_it_before_is_away(tmp_path: Path) -> N
         await made.start("w1")
         await eventually(lambda: gone(made.hub, MANAGED_CLUSTERS, "east"))
         await eventually(lambda: gone(made.root("w1"), MANAGED_CLUSTERS, "east"))
-        assert not made.workers["w1"].shoal.moves.data.contents("default.east").entries  # type: ignore[union-attr]
+        assert not made.workers["w1"].shoal.cluster_moves.storage.contents("default.east").entries  # type: ignore[union-attr]
 
         async def nobody_is_waited_for() -> bool:
             found, _ = await made.hub.list_all(WORKERS)
@@ -63,15 +63,15 @@ async def test_killed_while_it_gives_way(tmp_path: Path) -> None:
         for name in ("east", "west"):
             await made.create("w1", name, nodes=0, onWorkerLost="Move")
             await made.backed_up("w1", name)
-        note = {"metadata": {"annotations": {LEFT: "1"}}}
-        await made.root("w1").merge(MANAGED_CLUSTERS, "east", note, "default")
+        note = {"metadata": {"annotations": {HANDED_OVER_ANNOTATION: "1"}}}
+        await made.root("w1").merge_patch(MANAGED_CLUSTERS, "east", note, "default")
         await made.stop("w1")
         for name in ("east", "west"):
             await made.move("w2", name)
             await made.until(lambda obj: phase(obj) == "Running" and obj["status"]["assignedWorker"] == "w2", name)
             await made.hub.delete(MANAGED_CLUSTERS, name, "default")
             await eventually(lambda name=name: gone(made.root("w2"), MANAGED_CLUSTERS, name))  # type: ignore[misc]
-            await made.hub.merge(MANAGED_CLUSTERS, name, {"metadata": {"finalizers": []}}, "default")
+            await made.hub.merge_patch(MANAGED_CLUSTERS, name, {"metadata": {"finalizers": []}}, "default")
         await made.start("w1")
         await eventually(lambda: gone(made.root("w1"), MANAGED_CLUSTERS, "east"))
         assert not await gone(made.root("w1"), MANAGED_CLUSTERS, "west"), "silence is no reason"
@@ -91,7 +91,7 @@ async def test_what_one_that_had_it_before_may_say(tmp_path: Path) -> None:
             with pytest.raises(Forbidden, match=r"may only take itself off status\.formerWorkers"):
                 await second.update(MANAGED_CLUSTERS, {**before, "status": {**before["status"], **lie}}, "status")
         with pytest.raises(Forbidden, match="it is not assigned to this worker"):
-            await second.merge(MANAGED_CLUSTERS, "east", {"metadata": {"finalizers": []}}, "default")
-        await second.merge(MANAGED_CLUSTERS, "east", {"status": {"formerWorkers": ["w3"]}}, "default", "status")
+            await second.merge_patch(MANAGED_CLUSTERS, "east", {"metadata": {"finalizers": []}}, "default")
+        await second.merge_patch(MANAGED_CLUSTERS, "east", {"status": {"formerWorkers": ["w3"]}}, "default", "status")
         with pytest.raises(Forbidden):
             await second.get(MANAGED_CLUSTERS, "east", "default")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from tests.fleet_story.apart import Apart
-from tests.fleet_story.cuts import carries_what_changed, survives_cuts
+from tests.fleet_story.fleet_processes import Apart
+from tests.fleet_story.link_cuts import carries_what_changed, survives_cuts
 from tests.fleet_story.links import Links
 
 NAMES = [f"c{number:02}" for number in range(24)]

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet_story.holds import conflict
+from tests.fleet_story.convergence import unsettled
 from tests.fleet_story.load import Holders, Load, Witness, Working, Writers, missing_writes
 from tests.fleet_story.netns import Network, missing
-from tests.fleet_story.settling import unsettled
-from tests.fleet_story.soaking import CAPACITY, WORKERS, Processes
+from tests.fleet_story.single_writer import conflict
+from tests.fleet_story.soak_processes import CAPACITY, WORKERS, Processes
 from tests.serving import config_map
 from tests.story.api import Api, eventually
 from tests.story.story import FLEET, MANAGED, SECRETS, phase

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
-from shoal.assemble.up import Up, UpSettings, WorkersInside
-from shoal.client.kubeconfig import client_to, endpoint_of
-from shoal.client.requests import Client, Kind
+from shoal.assemble.server.hub import HubWithWorkers, InProcessWorkers, ShoalServerSettings
+from shoal.client.kubeconfig import new_client, rest_config_of
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.fleet.resources import LOGICAL_CLUSTERS, MANAGED_CLUSTERS, NAMESPACES, SECRETS, WORKERS
-from shoal.fleet.worker.own import HOSTING
+from shoal.fleet.worker.informers import HOSTING_RESOURCES
 from tests.fleet.fleets import SYSTEM, condition, eventually, gone, managed, phase
 
 pytestmark = pytest.mark.anyio
@@ -27,14 +27,14 @@ Object = dict[str, Any]
 CAPACITY = 12
 NAMES = [f"c{number:02}" for number in range(30)]
 HOSTS = ("worker-1", "worker-2", "worker-3")
-MACHINES = Kind("cluster.x-k8s.io", "v1beta2", "machines")
-EMBEDDED_MACHINES = Kind("infrastructure.cluster.x-k8s.io", "v1alpha1", "embeddedmachines")
-MADE_OF = (MANAGED_CLUSTERS, MACHINES, EMBEDDED_MACHINES, *HOSTING.values())
+MACHINES = GroupVersionResource("cluster.x-k8s.io", "v1beta2", "machines")
+EMBEDDED_MACHINES = GroupVersionResource("infrastructure.cluster.x-k8s.io", "v1alpha1", "embeddedmachines")
+MADE_OF = (MANAGED_CLUSTERS, MACHINES, EMBEDDED_MACHINES, *HOSTING_RESOURCES.values())
 """The kinds of a worker's root that a hosted cluster is made of; each object is named after it."""
 
 
 class Fleet:
-    def __init__(self, up: Up) -> None:
+    def __init__(self, up: HubWithWorkers) -> None:
         self.hub = up.hub.client("test")
         self.own = {name: worker.shoal.client("test") for name, worker in zip(HOSTS, up.workers, strict=True)}
         self.address = up.hub.server.url
@@ -65,9 +65,9 @@ class Fleet:
     async def inside(self, name: str) -> Client:
         """By the kubeconfig of its Secret, over the wire."""
         secret = await self.hub.get(SECRETS, f"{name}-kubeconfig", "default")
-        endpoint = endpoint_of(yaml.safe_load(base64.b64decode(secret["data"]["value"])), where=name)
+        endpoint = rest_config_of(yaml.safe_load(base64.b64decode(secret["data"]["value"])), source=name)
         assert endpoint.server == f"{self.address}/managedclusters/default/{name}"
-        return client_to(endpoint, "test")
+        return new_client(endpoint, "test")
 
     async def serves(self, name: str) -> bool:
         client = await self.inside(name)
@@ -106,7 +106,7 @@ def _free(worker: Object) -> int | None:
 
 @asynccontextmanager
 async def running(directory: Path) -> AsyncIterator[Fleet]:
-    up = await Up.start(UpSettings(directory, port=0), WorkersInside(len(HOSTS), CAPACITY))
+    up = await HubWithWorkers.start(ShoalServerSettings(directory, port=0), InProcessWorkers(len(HOSTS), CAPACITY))
     try:
         yield Fleet(up)
     finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.isolation.people import Hub, People
+from tests.isolation.tenants import Hub, People
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.isolation.attempts import BETA, SECRET, TREASURE, Attempt, attempts
-from tests.isolation.people import People, token_for
+from tests.isolation.tenants import People, token_for
 
 ATTEMPTS = attempts()
 

@@ -8,19 +8,14 @@ from typing import Any
 
 import pytest
 
-from shoal.kinds import (
-    admissionregistration,
-    admissionregistration_policies,
-    discovery,
-    flowcontrol,
-    flowcontrol_first,
-    networking,
-    networking_ingress,
-    node,
-    policy,
-    scheduling,
-    storage,
-)
+from shoal.kinds.admissionregistration import policy_specs, webhooks
+from shoal.kinds.discovery import endpointslice
+from shoal.kinds.flowcontrol import bootstrap, flowcontrol
+from shoal.kinds.networking import ingress, networking
+from shoal.kinds.node import runtimeclass
+from shoal.kinds.policy import poddisruptionbudget
+from shoal.kinds.scheduling import priorityclass
+from shoal.kinds.storage import storage
 from shoal.objects.errors import Cause
 
 Object = dict[str, Any]
@@ -28,11 +23,13 @@ LOOPBACK = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
 Validate = Callable[[Object, Object | None], list[Cause]]
 
 
-def nothing(obj: Object) -> None:
+def no_defaults(obj: Object) -> None:
     pass
 
 
-def said(default: Callable[[Object], None], validate: Validate, obj: Object, old: Object | None = None) -> list[str]:
+def validation_messages(
+    default: Callable[[Object], None], validate: Validate, obj: Object, old: Object | None = None
+) -> list[str]:
     obj = {"metadata": {"name": "x"}, **copy.deepcopy(obj)}
     default(obj)
     return [cause.message for cause in validate(obj, old)]
@@ -48,9 +45,20 @@ def said(default: Callable[[Object], None], validate: Validate, obj: Object, old
     ],
 )
 def test_budgets(spec: Object, message: str) -> None:
-    (complaint,) = said(policy.default_budget, policy.validate_budget, {"spec": spec})
+    (complaint,) = validation_messages(
+        poddisruptionbudget.default_pod_disruption_budget,
+        poddisruptionbudget.validate_pod_disruption_budget,
+        {"spec": spec},
+    )
     assert message in complaint
-    assert said(policy.default_budget, policy.validate_budget, {"spec": {"minAvailable": "50%"}}) == []
+    assert (
+        validation_messages(
+            poddisruptionbudget.default_pod_disruption_budget,
+            poddisruptionbudget.validate_pod_disruption_budget,
+            {"spec": {"minAvailable": "50%"}},
+        )
+        == []
+    )
 
 
 def _path(**entry: object) -> Object:
@@ -81,7 +89,7 @@ def _path(**entry: object) -> Object:
     ],
 )
 def test_ingresses(spec: Object, message: str) -> None:
-    found = said(networking_ingress.default_ingress, networking_ingress.validate_ingress, {"spec": spec})
+    found = validation_messages(ingress.default_ingress, ingress.validate_ingress, {"spec": spec})
     assert found == [message]
 
 
@@ -100,7 +108,7 @@ def test_ingresses(spec: Object, message: str) -> None:
 )
 def test_network_policies(rule: Object, message: str) -> None:
     spec = {"spec": {"ingress": [rule]}}
-    (complaint,) = said(networking.default_network_policy, networking.validate_network_policy, spec)
+    (complaint,) = validation_messages(networking.default_network_policy, networking.validate_network_policy, spec)
     assert message in complaint
 
 
@@ -114,14 +122,19 @@ def test_policy_types_follow_the_rules() -> None:
 def test_service_networks() -> None:
     check = networking.validate_service_cidr
     old: Object = {"spec": {"cidrs": ["10.0.0.0/16"]}}
-    assert said(networking.default_service_cidr, check, {"spec": {"cidrs": ["10.0.0.0/16", "fd00::/64"]}}, old) == []
-    changed = said(networking.default_service_cidr, check, {"spec": {"cidrs": ["10.1.0.0/16"]}}, old)
+    assert (
+        validation_messages(
+            networking.default_service_cidr, check, {"spec": {"cidrs": ["10.0.0.0/16", "fd00::/64"]}}, old
+        )
+        == []
+    )
+    changed = validation_messages(networking.default_service_cidr, check, {"spec": {"cidrs": ["10.1.0.0/16"]}}, old)
     assert changed == ['spec.cidrs[0]: Invalid value: "10.1.0.0/16": field is immutable']
-    loose = said(networking.default_service_cidr, check, {"spec": {"cidrs": ["10.0.0.1/16"]}})
+    loose = validation_messages(networking.default_service_cidr, check, {"spec": {"cidrs": ["10.0.0.1/16"]}})
     said_ = "must not have bits set beyond the prefix length"
     assert loose == [f'spec.cidrs[0]: Invalid value: "10.0.0.1/16": {said_}']
-    assert networking.is_ip_name("2001:0db8::1") == ['must be in canonical form ("2001:db8::1")']
-    assert networking.is_ip_name("10.0.0.1") == []
+    assert networking.is_ip_address_name("2001:0db8::1") == ['must be in canonical form ("2001:db8::1")']
+    assert networking.is_ip_address_name("10.0.0.1") == []
 
 
 @pytest.mark.parametrize(
@@ -137,20 +150,31 @@ def test_service_networks() -> None:
 )
 def test_endpoint_slices(endpoints: list[Object], message: str) -> None:
     obj = {"addressType": "IPv4", "endpoints": endpoints}
-    assert said(discovery.default_endpoint_slice, discovery.validate_endpoint_slice, obj) == [message]
+    assert validation_messages(endpointslice.default_endpoint_slice, endpointslice.validate_endpoint_slice, obj) == [
+        message
+    ]
 
 
 def test_storage() -> None:
-    assert said(storage.default_storage_class, storage.validate_storage_class, {}) == ["provisioner: Required value"]
+    assert validation_messages(storage.default_storage_class, storage.validate_storage_class, {}) == [
+        "provisioner: Required value"
+    ]
     old: Object = {"provisioner": "a", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
-    changed = said(
+    changed = validation_messages(
         storage.default_storage_class, storage.validate_storage_class, old | {"reclaimPolicy": "Retain"}, old
     )
     assert changed == ['reclaimPolicy: Invalid value: "Retain": field is immutable']
-    assert "spec.source: Required value: must specify exactly one of inlineVolumeSpec and persistentVolumeName" in said(
-        storage.default_attachment, storage.validate_attachment, {"spec": {"attacher": "a", "nodeName": "n"}}
+    assert (
+        "spec.source: Required value: must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+        in validation_messages(
+            storage.default_volume_attachment,
+            storage.validate_volume_attachment,
+            {"spec": {"attacher": "a", "nodeName": "n"}},
+        )
     )
-    modes = said(storage.default_driver, storage.validate_driver, {"spec": {"volumeLifecycleModes": ["z"]}})
+    modes = validation_messages(
+        storage.default_csi_driver, storage.validate_csi_driver, {"spec": {"volumeLifecycleModes": ["z"]}}
+    )
     assert modes == [
         'spec.volumeLifecycleModes: Unsupported value: "z": supported values: "Persistent", "Ephemeral"',
     ]
@@ -159,14 +183,16 @@ def test_storage() -> None:
 def test_storage_is_checked_again_when_it_changes() -> None:
     old: Object = {"provisioner": "a", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
     changed = old | {"provisioner": ""}
-    assert said(storage.default_storage_class, storage.validate_storage_class, changed, old) == [
+    assert validation_messages(storage.default_storage_class, storage.validate_storage_class, changed, old) == [
         "provisioner: Required value",
         'provisioner: Invalid value: "": field is immutable',
     ]
     few: Object = {"storageClassName": "x", "capacity": "1.5"}
-    storage.default_capacity(few)
+    storage.default_csi_storage_capacity(few)
     assert few["capacity"] == "1500m"
-    less = said(storage.default_capacity, storage.validate_capacity, few | {"capacity": "-1"}, few)
+    less = validation_messages(
+        storage.default_csi_storage_capacity, storage.validate_csi_storage_capacity, few | {"capacity": "-1"}, few
+    )
     assert less == ['capacity: Invalid value: "-1": must be greater than or equal to 0']
 
 
@@ -174,7 +200,7 @@ def test_topologies_are_sets() -> None:
     expression = {"key": "zone", "values": ["a", "a"]}
     terms = [{"matchLabelExpressions": [expression]}, {"matchLabelExpressions": [expression | {"values": ["a"]}] * 2}]
     obj: Object = {"provisioner": "a", "allowedTopologies": terms}
-    assert said(storage.default_storage_class, storage.validate_storage_class, obj) == [
+    assert validation_messages(storage.default_storage_class, storage.validate_storage_class, obj) == [
         'allowedTopologies[0].matchLabelExpressions[0].values[1]: Duplicate value: "a"',
         'allowedTopologies[1].matchLabelExpressions[1].key: Duplicate value: "zone"',
         'allowedTopologies[1].matchLabelExpressions: Duplicate value: ""',
@@ -184,7 +210,7 @@ def test_topologies_are_sets() -> None:
 def test_a_volume_within_an_attachment() -> None:
     inline = {"csi": {"driver": "a.b"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "x"}
     obj: Object = {"spec": {"attacher": "a", "nodeName": "n", "source": {"inlineVolumeSpec": inline}}}
-    assert said(storage.default_attachment, storage.validate_attachment, obj) == [
+    assert validation_messages(storage.default_volume_attachment, storage.validate_volume_attachment, obj) == [
         "spec.source.inlineVolumeSpec.csi.volumeHandle: Required value",
         (
             "spec.source.inlineVolumeSpec.storageClassName: Forbidden: "
@@ -195,10 +221,10 @@ def test_a_volume_within_an_attachment() -> None:
 
 def test_a_driver_that_shows_tokens_is_warned_of() -> None:
     obj: Object = {"spec": {"tokenRequests": [{"audience": "x"}]}}
-    assert storage.warn_driver(obj, None)[0].startswith("spec.serviceAccountTokenInSecrets is unset;")
-    assert storage.warn_driver(obj, obj) == []
+    assert storage.warn_csi_driver(obj, None)[0].startswith("spec.serviceAccountTokenInSecrets is unset;")
+    assert storage.warn_csi_driver(obj, obj) == []
     alone = {"spec": {"serviceAccountTokenInSecrets": True}}
-    assert said(storage.default_driver, storage.validate_driver, alone) == [
+    assert validation_messages(storage.default_csi_driver, storage.validate_csi_driver, alone) == [
         (
             "spec.serviceAccountTokenInSecrets: Invalid value: true: serviceAccountTokenInSecrets is set but no "
             "tokenRequests are specified"
@@ -214,7 +240,7 @@ def test_old_labels_of_nodes_are_warned_of() -> None:
     made: Object = {"allowedTopologies": [{"matchLabelExpressions": [old]}]}
     assert storage.warn_storage_class(made, None) == [f"allowedTopologies[0].matchLabelExpressions[0].key: {said_}"]
     made = {"nodeTopology": {"matchExpressions": [old], "matchLabels": {"beta.kubernetes.io/os": "x"}}}
-    assert storage.warn_capacity(made, None) == [
+    assert storage.warn_csi_storage_capacity(made, None) == [
         f"nodeTopology.matchExpressions[0].key: beta.kubernetes.io/os is {said_}",
         f"nodeTopology.matchLabels.beta.kubernetes.io/os: {said_}",
     ]
@@ -223,44 +249,47 @@ def test_old_labels_of_nodes_are_warned_of() -> None:
 def test_classes() -> None:
     reserved = "priority class names with 'system-' prefix are reserved for system use only. error: "
     obj = {"metadata": {"name": "system-x"}, "value": 1}
-    found = said(scheduling.default_priority_class, scheduling.validate_priority_class, obj)
+    found = validation_messages(priorityclass.default_priority_class, priorityclass.validate_priority_class, obj)
     assert found == [f"metadata.name: Forbidden: {reserved}system-x is not a known system priority class"]
-    for known in scheduling.system_priority_classes():
-        assert said(scheduling.default_priority_class, scheduling.validate_priority_class, known) == []
-    assert said(nothing, node.validate_runtime_class, {}) == ["handler: Required value"]
+    for known in priorityclass.system_priority_classes():
+        assert (
+            validation_messages(priorityclass.default_priority_class, priorityclass.validate_priority_class, known)
+            == []
+        )
+    assert validation_messages(no_defaults, runtimeclass.validate_runtime_class, {}) == ["handler: Required value"]
 
 
 def test_runtime_classes_are_checked_again_when_they_change() -> None:
-    check, old = node.validate_runtime_class, {"handler": "runc"}
-    assert said(node.default_runtime_class, check, {"handler": ""}, old) == [
+    check, old = runtimeclass.validate_runtime_class, {"handler": "runc"}
+    assert validation_messages(runtimeclass.default_runtime_class, check, {"handler": ""}, old) == [
         "handler: Required value",
         'handler: Invalid value: "": field is immutable',
     ]
     overhead = {"handler": "runc", "overhead": {"podFixed": {"a": "1.5"}}}
-    assert said(node.default_runtime_class, check, overhead, old) == [
+    assert validation_messages(runtimeclass.default_runtime_class, check, overhead, old) == [
         'overhead.limits[a]: Invalid value: "a": must be a standard resource type or fully qualified',
         'overhead.limits[a]: Invalid value: "a": must be a standard resource for containers',
     ]
     twice = {"handler": "runc", "scheduling": {"tolerations": [{"key": "a", "effect": "NoExecute"}] * 2}}
-    found = said(node.default_runtime_class, check, twice)
+    found = validation_messages(runtimeclass.default_runtime_class, check, twice)
     assert found == ['scheduling.tolerations[1]: Duplicate value: {"key":"a","effect":"NoExecute"}']
 
 
 def test_parents_of_addresses() -> None:
     check = networking.validate_ip_address
     wrong: Object = {"spec": {"parentRef": {"group": "Up", "resource": "/data"}}}
-    found = said(nothing, check, wrong)
+    found = validation_messages(no_defaults, check, wrong)
     assert found[0].startswith('spec.parentRef.group: Invalid value: "Up": a lowercase RFC 1123 subdomain')
     assert found[1:] == [
         "spec.parentRef.resource: Invalid value: \"/data\": may not contain '/'",
         "spec.parentRef.name: Required value",
     ]
-    assert said(nothing, check, {"spec": {}}) == ["spec.parentRef: Required value"]
+    assert validation_messages(no_defaults, check, {"spec": {}}) == ["spec.parentRef: Required value"]
 
 
 def test_webhooks() -> None:
-    found = said(
-        admissionregistration.default_validating, admissionregistration.validate_webhooks, {"webhooks": [{"name": "x"}]}
+    found = validation_messages(
+        webhooks.default_validating_webhooks, webhooks.validate_webhooks, {"webhooks": [{"name": "x"}]}
     )
     assert found == [
         'webhooks[0].name: Invalid value: "x": should be a domain with at least three segments separated by dots',
@@ -282,39 +311,41 @@ def test_webhooks() -> None:
 )
 def test_paths_of_webhooks(path: str, messages: list[str]) -> None:
     config = {"service": {"name": "a", "namespace": "b", "port": 443, "path": path}}
-    found = admissionregistration.client_config(config, "clientConfig")
+    found = webhooks.validate_client_config(config, "clientConfig")
     assert len(found) == len(messages)
     for cause, message in zip(found, messages, strict=True):
         assert cause.message.startswith(f'clientConfig.service.path: Invalid value: "{path}": {message}')
 
 
 def test_policies() -> None:
-    policies = admissionregistration_policies
-    found = said(policies.default_validating_policy, policies.validate_validating_policy, {"spec": {}})
+    policies = policy_specs
+    found = validation_messages(policies.default_validating_policy, policies.validate_validating_policy, {"spec": {}})
     neither = "validations or auditAnnotations must contain at least one item"
     assert found == [
         "spec.matchConstraints: Required value",
         f"spec.validations: Required value: {neither}",
         f"spec.auditAnnotations: Required value: {neither}",
     ]
-    assert said(policies.default_binding, policies.validate_validating_binding, {"spec": {"policyName": "p"}}) == [
-        "spec.validationActions: Required value: at least one validation action is required"
-    ]
+    assert validation_messages(
+        policies.default_binding, policies.validate_validating_binding, {"spec": {"policyName": "p"}}
+    ) == ["spec.validationActions: Required value: at least one validation action is required"]
 
 
 def test_flows() -> None:
-    found = said(flowcontrol.default_flow_schema, flowcontrol.validate_flow_schema, {"spec": {"matchingPrecedence": 1}})
+    found = validation_messages(
+        flowcontrol.default_flow_schema, flowcontrol.validate_flow_schema, {"spec": {"matchingPrecedence": 1}}
+    )
     assert found == [
         "spec.matchingPrecedence: Invalid value: 1: only the schema named 'exempt' may have matchingPrecedence 1",
         "spec.priorityLevelConfiguration.name: Required value: must reference a priority level",
     ]
     for made, default, validate in (
-        (flowcontrol_first.first_flow_schemas(), flowcontrol.default_flow_schema, flowcontrol.validate_flow_schema),
+        (bootstrap.bootstrap_flow_schemas(), flowcontrol.default_flow_schema, flowcontrol.validate_flow_schema),
         (
-            flowcontrol_first.first_priority_levels(),
+            bootstrap.bootstrap_priority_levels(),
             flowcontrol.default_priority_level,
             flowcontrol.validate_priority_level,
         ),
     ):
         for obj in made:
-            assert said(default, validate, obj) == []
+            assert validation_messages(default, validate, obj) == []

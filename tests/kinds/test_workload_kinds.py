@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from shoal.kinds import apps, batch
-from shoal.kinds.apps_validation import (
+from shoal.kinds.apps import workload_defaults
+from shoal.kinds.apps.workload_validation import (
     validate_controller_revision,
     validate_daemon_set,
     validate_deployment,
     validate_stateful_set,
 )
-from shoal.kinds.batch_policies import count_indexes
-from shoal.kinds.batch_validation import validate_cron_job, validate_job
+from shoal.kinds.batch import job_defaults
+from shoal.kinds.batch.job_policies import count_indexes
+from shoal.kinds.batch.job_validation import validate_cron_job, validate_job
 
 Object = dict[str, Any]
 ZONE_SAID = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
@@ -32,27 +33,27 @@ def workload(**spec: object) -> Object:
 def job(**spec: object) -> Object:
     made: Object = {"template": {"spec": {**POD, "restartPolicy": "Never"}}}
     obj: Object = copy.deepcopy({"metadata": {"name": "j", "uid": "u"}, "spec": made | spec})
-    batch.default_job(obj)
-    batch.create_job(obj)
+    job_defaults.default_job(obj)
+    job_defaults.prepare_job_create(obj)
     return obj
 
 
 def cron_job(**spec: object) -> Object:
     made = {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": {"spec": {**POD, "restartPolicy": "Never"}}}}}
     obj: Object = copy.deepcopy({"metadata": {"name": "c", "uid": "u"}, "spec": made | spec})
-    batch.default_cron_job(obj)
+    job_defaults.default_cron_job(obj)
     return obj
 
 
 def test_a_deployment_is_defaulted() -> None:
     obj = workload()
-    apps.default_deployment(obj)
+    workload_defaults.default_deployment(obj)
     spec = obj["spec"]
     assert (spec["replicas"], spec["revisionHistoryLimit"], spec["progressDeadlineSeconds"]) == (1, 10, 600)
     assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}
     assert spec["template"]["spec"]["restartPolicy"] == "Always"
     again = copy.deepcopy(obj)
-    apps.default_deployment(again)
+    workload_defaults.default_deployment(again)
     assert again == obj
     assert validate_deployment(obj, None) == []
 
@@ -82,13 +83,13 @@ def test_a_deployment_is_defaulted() -> None:
 )
 def test_a_wrong_deployment(spec: Object, said: str) -> None:
     obj = workload(**spec)
-    apps.default_deployment(obj)
+    workload_defaults.default_deployment(obj)
     assert [cause.message for cause in validate_deployment(obj, None)] == [said]
 
 
 def test_a_selector_never_changes() -> None:
     old = workload()
-    apps.default_deployment(old)
+    workload_defaults.default_deployment(old)
     new = copy.deepcopy(old)
     new["spec"]["template"]["metadata"]["labels"]["x"] = new["spec"]["selector"]["matchLabels"]["x"] = "y"
     (cause,) = validate_deployment(new, old)
@@ -97,7 +98,7 @@ def test_a_selector_never_changes() -> None:
 
 def test_counts_of_a_status_fit_together() -> None:
     old = workload()
-    apps.default_deployment(old)
+    workload_defaults.default_deployment(old)
     new = copy.deepcopy(old) | {"status": {"replicas": 1, "readyReplicas": 2}}
     said = "status.readyReplicas: Invalid value: 2: cannot be greater than status.replicas"
     assert [cause.message for cause in validate_deployment(new, old)] == [said]
@@ -108,7 +109,7 @@ def test_what_of_a_stateful_set_may_change() -> None:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     old = workload(serviceName="a", volumeClaimTemplates=[{"metadata": {"name": "data"}, "spec": claim}])
     old["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/d"}]
-    apps.default_stateful_set(old)
+    workload_defaults.default_stateful_set(old)
     assert validate_stateful_set(old, None) == []
     nothing = copy.deepcopy(old)
     nothing["spec"]["volumeClaimTemplates"][0]["spec"] = {}
@@ -124,19 +125,19 @@ def test_what_of_a_stateful_set_may_change() -> None:
 
 def test_a_daemon_set_counts_its_templates() -> None:
     old = workload()
-    apps.default_daemon_set(old)
-    apps.create_daemon_set(old)
-    assert old["metadata"]["annotations"] == {apps.TEMPLATE_GENERATION: "1"}
-    bare: Object = {"metadata": {"annotations": {apps.TEMPLATE_GENERATION: "0"}}}
-    apps.keep_template_generation(bare, old)
-    assert bare["metadata"]["annotations"] == {apps.TEMPLATE_GENERATION: "1"}
+    workload_defaults.default_daemon_set(old)
+    workload_defaults.prepare_daemon_set_create(old)
+    assert old["metadata"]["annotations"] == {workload_defaults.TEMPLATE_GENERATION: "1"}
+    bare: Object = {"metadata": {"annotations": {workload_defaults.TEMPLATE_GENERATION: "0"}}}
+    workload_defaults.prepare_daemon_set_status_update(bare, old)
+    assert bare["metadata"]["annotations"] == {workload_defaults.TEMPLATE_GENERATION: "1"}
     new = copy.deepcopy(old)
     new["metadata"]["annotations"] = {}
-    apps.keep_daemon_set(new, old)
-    assert new["metadata"]["annotations"] == {apps.TEMPLATE_GENERATION: "1"}
+    workload_defaults.prepare_daemon_set_update(new, old)
+    assert new["metadata"]["annotations"] == {workload_defaults.TEMPLATE_GENERATION: "1"}
     new["spec"]["template"]["spec"]["containers"][0]["image"] = "other"
-    apps.keep_daemon_set(new, old)
-    assert new["metadata"]["annotations"] == {apps.TEMPLATE_GENERATION: "2"}
+    workload_defaults.prepare_daemon_set_update(new, old)
+    assert new["metadata"]["annotations"] == {workload_defaults.TEMPLATE_GENERATION: "2"}
     new["spec"]["updateStrategy"]["rollingUpdate"]["maxSurge"] = 1
     said = "may not be set when maxUnavailable is non-zero"
     assert [cause.message.rpartition(": ")[2] for cause in validate_daemon_set(new, old)] == [said]
@@ -150,9 +151,9 @@ def test_selectors_are_shown_as_go_prints_them() -> None:
         '[{"key":"","operator":"NotIn"},{"key":"a","operator":"In","values":["b"]}]}'
     )
     deployment, stateful, daemon = workload(selector=selector), workload(selector=selector), workload(selector=selector)
-    apps.default_deployment(deployment)
-    apps.default_stateful_set(stateful)
-    apps.default_daemon_set(daemon)
+    workload_defaults.default_deployment(deployment)
+    workload_defaults.default_stateful_set(stateful)
+    workload_defaults.default_daemon_set(daemon)
     assert validate_deployment(deployment, None)[-1].message == f"{shown}: invalid label selector"
     assert validate_stateful_set(stateful, None)[-1].message == shown
     daemon["spec"]["template"]["spec"]["containers"] = []
@@ -170,7 +171,7 @@ def test_whose_labels_a_job_has() -> None:
     """A Job without labels has those of its pods; invalid ones are reported once."""
     bare = job()
     assert "labels" not in bare["metadata"]
-    batch.complete_job(bare)
+    job_defaults.canonicalize_job(bare)
     assert bare["metadata"]["labels"] == bare["spec"]["template"]["metadata"]["labels"]
     template = {"metadata": {"labels": {"app": "a"}}, "spec": {**POD, "restartPolicy": "Never"}}
     follows = job(template=template)
@@ -178,14 +179,14 @@ def test_whose_labels_a_job_has() -> None:
     assert follows["metadata"]["labels"]["job-name"] == "j"
     own: Object = copy.deepcopy({"metadata": {"name": "j", "uid": "u", "labels": {"app": "a"}}})
     own["spec"] = {"template": copy.deepcopy(template)}
-    batch.default_job(own)
-    batch.create_job(own)
+    job_defaults.default_job(own)
+    job_defaults.prepare_job_create(own)
     assert own["metadata"]["labels"] == {"app": "a"}
 
 
 def test_a_job_selects_by_its_uid() -> None:
     obj = job()
-    batch.complete_job(obj)
+    job_defaults.canonicalize_job(obj)
     labels = {
         "job-name": "j",
         "batch.kubernetes.io/job-name": "j",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.objects.gotime import MICROSECONDS, SECONDS, is_micro_time, problem, written
+from shoal.objects.gotime import MICROSECONDS, SECONDS, is_micro_time, normalize_time, parse_error
 
 AS = 'parsing time "{0}" as "2006-01-02T15:04:05Z07:00": cannot parse "{1}" as "{2}"'
 AS_MICRO = 'parsing time "{0}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "{1}" as "{2}"'
@@ -29,7 +29,7 @@ AS_MICRO = 'parsing time "{0}" as "2006-01-02T15:04:05.000000Z07:00": cannot par
     ],
 )
 def test_a_time(text: str, said: str) -> None:
-    assert problem(text, SECONDS) == said
+    assert parse_error(text, SECONDS) == said
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_time(text: str, said: str) -> None:
     ],
 )
 def test_a_time_with_microseconds(text: str, said: str) -> None:
-    assert problem(text, MICROSECONDS) == said
+    assert parse_error(text, MICROSECONDS) == said
     assert is_micro_time(text) is not bool(said)
 
 
@@ -58,7 +58,7 @@ def test_a_time_with_microseconds(text: str, said: str) -> None:
     ],
 )
 def test_a_time_is_written_again(layout: str, text: str, again: str) -> None:
-    assert written(text, layout) == again
+    assert normalize_time(text, layout) == again
 
 
 @pytest.mark.parametrize("text", ["2023-02-29T03:04:05.000000Z", "2024-01-02T03:04:05.000000+99:99"])

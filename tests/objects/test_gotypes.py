@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from shoal.kinds.definitions import definition, definition_of
+from shoal.kinds.builtin_schemas import builtin_schema, schema_name
 from shoal.objects import gotypes
-from shoal.objects.schema.empties import Empties
+from shoal.objects.schema.omitempty import OmitEmpty
 
 STRUCT = "json: cannot unmarshal {} into Go struct field {} of type {}"
 
@@ -60,15 +60,15 @@ STRUCT = "json: cannot unmarshal {} into Go struct field {} of type {}"
     ],
 )
 def test_the_first_that_cannot_be_read(kind: str, body: dict[str, Any], said: str) -> None:
-    schema = definition(definition_of("", "v1", kind))
-    assert gotypes.problem(body, kind, schema, definition) == said
+    schema = builtin_schema(schema_name("", "v1", kind))
+    assert gotypes.unmarshal_error(body, kind, schema, builtin_schema) == said
 
 
 def test_a_list_that_has_a_name() -> None:
-    schema = definition(definition_of("authentication.k8s.io", "v1", "TokenReview"))
+    schema = builtin_schema(schema_name("authentication.k8s.io", "v1", "TokenReview"))
     body = {"status": {"user": {"extra": {"none": None, "k": 1}}}}
     said = STRUCT.format("number", "UserInfo.status.user.extra", "v1.ExtraValue")
-    assert gotypes.problem(body, "TokenReview", schema, definition) == said
+    assert gotypes.unmarshal_error(body, "TokenReview", schema, builtin_schema) == said
 
 
 def test_empties_of_a_builtin_are_not_kept() -> None:
@@ -81,7 +81,7 @@ def test_empties_of_a_builtin_are_not_kept() -> None:
             "nodeSelector": [],
         },
     }
-    Empties(definition(definition_of("", "v1", "Pod")), definition).drop(pod)
+    OmitEmpty(builtin_schema(schema_name("", "v1", "Pod")), builtin_schema).apply(pod)
     assert pod == {
         "metadata": {"annotations": {"a": ""}, "managedFields": []},
         "spec": {
@@ -95,5 +95,5 @@ def test_empties_of_a_builtin_are_not_kept() -> None:
 
 def test_nulls_in_lists_are_empty() -> None:
     pod: dict[str, Any] = {"spec": {"containers": [None, {"name": "a", "args": ["x", None]}]}}
-    Empties(definition(definition_of("", "v1", "Pod")), definition).drop(pod)
+    OmitEmpty(builtin_schema(schema_name("", "v1", "Pod")), builtin_schema).apply(pod)
     assert pod == {"spec": {"containers": [{}, {"name": "a", "args": ["x", ""]}]}}

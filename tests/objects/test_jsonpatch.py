@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shoal.objects.errors import BadRequest, Invalid, TooLarge
 from shoal.objects.jsonpatch import MAX_OPERATIONS, apply
-from shoal.objects.mergepatch import same
+from shoal.objects.mergepatch import json_equal
 
 
 def op(kind: str, path: str, value: Any = None) -> dict[str, Any]:
@@ -56,7 +56,7 @@ NO_INDEX = (
 )
 def test_operations(document: Any, patch: list[dict[str, Any]], expected: Any) -> None:
     before = copy.deepcopy((document, patch))
-    assert same(apply(document, patch), expected)
+    assert json_equal(apply(document, patch), expected)
     assert (document, patch) == before
 
 
@@ -175,7 +175,7 @@ operations = st.one_of(
 )
 
 
-class Wrong(Exception):
+class ModelError(Exception):
     pass
 
 
@@ -193,18 +193,18 @@ def model(document: Any, patch: list[dict[str, Any]]) -> Any:
         try:
             return here[int(token)] if isinstance(here, list) else here[token]
         except (KeyError, IndexError, ValueError, TypeError):
-            raise Wrong from None
+            raise ModelError from None
 
     def put(pointer: str, value: Any) -> None:
         here, last = parent(pointer)
         if isinstance(here, list):
             if last != "-" and not (last.isdigit() and int(last) <= len(here)):
-                raise Wrong
+                raise ModelError
             here.insert(len(here) if last == "-" else int(last), copy.deepcopy(value))
         elif isinstance(here, dict):
             here[last] = copy.deepcopy(value)
         else:
-            raise Wrong
+            raise ModelError
 
     def take(pointer: str) -> Any:
         here, last = parent(pointer)
@@ -227,8 +227,8 @@ def model(document: Any, patch: list[dict[str, Any]]) -> Any:
                     put(step["path"], step["value"])
             case "test":
                 here, last = parent(step["path"])
-                if not same(get(here, last), step["value"]):
-                    raise Wrong
+                if not json_equal(get(here, last), step["value"]):
+                    raise ModelError
             case "move":
                 put(step["path"], take(step["from"]))
             case "copy":
@@ -243,9 +243,9 @@ def test_as_the_model_does(document: dict[str, Any], patch: list[dict[str, Any]]
     before = copy.deepcopy((document, patch))
     try:
         expected = model(document, patch)
-    except Wrong:
+    except ModelError:
         with pytest.raises(Invalid):
             apply(document, patch)
     else:
-        assert same(apply(document, patch), expected)
+        assert json_equal(apply(document, patch), expected)
     assert (document, patch) == before

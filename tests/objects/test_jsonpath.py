@@ -62,7 +62,7 @@ POD: dict[str, Any] = {
     ],
 )
 def test_finding(path: str, found: list[Any]) -> None:
-    assert jsonpath.compile(path)(POD) == found
+    assert jsonpath.compile_path(path)(POD) == found
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_finding(path: str, found: list[Any]) -> None:
 )
 def test_refused(path: str, said: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
-        jsonpath.compile(path)
+        jsonpath.compile_path(path)
     assert str(caught.value) == said
 
 

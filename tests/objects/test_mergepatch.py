@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.objects.mergepatch import apply, create, same
+from shoal.objects.mergepatch import apply, create, json_equal
 
 scalars = st.one_of(st.booleans(), st.integers(0, 2), st.sampled_from([0.0, 1.0, "", "x"]))
 json = st.recursive(
@@ -62,21 +62,21 @@ def test_create_says_only_what_differs() -> None:
 
 
 def test_json_knows_three_ones() -> None:
-    assert not same(True, 1)
-    assert not same(1, 1.0)
-    assert not same([{"a": 1}], [{"a": True}])
-    assert same({"a": 1, "b": [2]}, {"b": [2], "a": 1})
-    assert not same({"a": 1}, {"a": 1, "b": 2})
+    assert not json_equal(True, 1)
+    assert not json_equal(1, 1.0)
+    assert not json_equal([{"a": 1}], [{"a": True}])
+    assert json_equal({"a": 1, "b": [2]}, {"b": [2], "a": 1})
+    assert not json_equal({"a": 1}, {"a": 1, "b": 2})
 
 
 @given(objects, objects)
 def test_a_created_patch_leads_to_the_goal(original: dict[str, Any], modified: dict[str, Any]) -> None:
     before = copy.deepcopy((original, modified))
-    assert same(apply(original, create(original, modified)), modified)
-    assert same([*before], [original, modified])
+    assert json_equal(apply(original, create(original, modified)), modified)
+    assert json_equal([*before], [original, modified])
 
 
 @given(objects, patches)
 def test_applying_twice_is_applying_once(original: dict[str, Any], patch: dict[str, Any]) -> None:
     once = apply(original, patch)
-    assert same(apply(once, patch), once)
+    assert json_equal(apply(once, patch), once)

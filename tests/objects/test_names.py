@@ -96,13 +96,15 @@ def meta(**changes: Any) -> dict[str, Any]:
     return {"name": "web", "namespace": "default"} | changes
 
 
-def complaints(metadata: dict[str, Any], namespaced: bool = True, rule: NameRule = is_dns1123_subdomain) -> list[str]:
+def error_messages(
+    metadata: dict[str, Any], namespaced: bool = True, rule: NameRule = is_dns1123_subdomain
+) -> list[str]:
     return [cause.message for cause in validate_object_meta(metadata, namespaced=namespaced, name_rule=rule)]
 
 
 def test_a_good_object_has_nothing_to_complain_about() -> None:
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "1", "controller": True}
-    assert not complaints(
+    assert not error_messages(
         meta(
             generateName="web-",
             labels={"app.kubernetes.io/name": "web", "empty": ""},
@@ -153,31 +155,31 @@ def test_a_good_object_has_nothing_to_complain_about() -> None:
     ],
 )  # fmt: skip
 def test_complaints_about_metadata(metadata: dict[str, Any], said: list[str]) -> None:
-    assert complaints(metadata) == said
+    assert error_messages(metadata) == said
 
 
 def test_only_one_owner_controls() -> None:
     def owner(name: str) -> dict[str, Any]:
         return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": name, "controller": True}
 
-    (said,) = complaints(meta(ownerReferences=[owner("a"), owner("b")]))
+    (said,) = error_messages(meta(ownerReferences=[owner("a"), owner("b")]))
     assert said.endswith(
         'Only one reference can have Controller set to true. Found "true" in references for Pod/a and Pod/b'
     )
 
 
 def test_an_event_owns_nothing() -> None:
-    (said,) = complaints(meta(ownerReferences=[{"apiVersion": "v1", "kind": "Event", "name": "a", "uid": "b"}]))
+    (said,) = error_messages(meta(ownerReferences=[{"apiVersion": "v1", "kind": "Event", "name": "a", "uid": "b"}]))
     assert said.endswith("/v1, Kind=Event is disallowed from being an owner")
 
 
 def test_a_cluster_scoped_object_has_no_namespace() -> None:
-    assert complaints(meta(), namespaced=False) == ["metadata.namespace: Forbidden: not allowed on this type"]
-    assert not complaints({"name": "node"}, namespaced=False)
+    assert error_messages(meta(), namespaced=False) == ["metadata.namespace: Forbidden: not allowed on this type"]
+    assert not error_messages({"name": "node"}, namespaced=False)
 
 
 def test_a_generated_path_segment_may_start_with_dots() -> None:
-    assert not complaints({"name": "..x", "generateName": ".."}, namespaced=False, rule=is_path_segment_name)
+    assert not error_messages({"name": "..x", "generateName": ".."}, namespaced=False, rule=is_path_segment_name)
 
 
 OLD = {"name": "a", "namespace": "n", "uid": "u", "creationTimestamp": "t", "generation": 2}

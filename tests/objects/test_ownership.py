@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.objects.ownership import (
-    adoption,
-    claim,
-    controller_named,
+    adoption_patch,
+    claim_objects,
+    controller_name,
     controller_of,
     controller_reference,
     is_controlled_by,
-    release,
+    release_patch,
     selector_of,
 )
-from shoal.objects.selectors import NOTHING
+from shoal.objects.selectors import SELECT_NOTHING
 
 Object = dict[str, Any]
 
@@ -35,31 +35,31 @@ def test_the_controller_is_the_marked_owner() -> None:
     assert controller_of(obj("a", owned=True)) == REFERENCE
     assert is_controlled_by(obj("a", owned=True), OWNER)
     assert not is_controlled_by(obj("a"), OWNER)
-    assert controller_named(obj("a", owned=True), "apps", "ReplicaSet") == "o"
-    assert controller_named(obj("a", owned=True), "batch", "ReplicaSet") == ""
-    assert controller_named(obj("a", owned=True), "apps", "Deployment") == ""
-    assert controller_named(None, "apps", "ReplicaSet") == ""
+    assert controller_name(obj("a", owned=True), "apps", "ReplicaSet") == "o"
+    assert controller_name(obj("a", owned=True), "batch", "ReplicaSet") == ""
+    assert controller_name(obj("a", owned=True), "apps", "Deployment") == ""
+    assert controller_name(None, "apps", "ReplicaSet") == ""
 
 
 def test_claims() -> None:
     owned = [obj("kept", owned=True), obj("stranger", app="other", owned=True)]
     orphans = [obj("orphan"), obj("other", app="other"), obj("going", deletionTimestamp="now")]
-    claims = claim(OWNER, owned, orphans)
-    found = [[one["metadata"]["name"] for one in group] for group in (claims.kept, claims.adopt, claims.release)]
+    claims = claim_objects(OWNER, owned, orphans)
+    found = [[one["metadata"]["name"] for one in group] for group in (claims.owned, claims.adopt, claims.release)]
     assert found == [["kept"], ["orphan"], ["stranger"]]
     going = {**OWNER, "metadata": {**OWNER["metadata"], "deletionTimestamp": "now"}}
-    claims = claim(going, owned, orphans)
-    assert (len(claims.kept), claims.adopt, claims.release) == (1, [], [])
+    claims = claim_objects(going, owned, orphans)
+    assert (len(claims.owned), claims.adopt, claims.release) == (1, [], [])
 
 
 def test_patches_hold_only_for_what_was_seen() -> None:
-    assert adoption(obj("a"), REFERENCE) == {"metadata": {"resourceVersion": "7", "ownerReferences": [REFERENCE]}}
-    assert release(obj("a", owned=True), OWNER) == {
+    assert adoption_patch(obj("a"), REFERENCE) == {"metadata": {"resourceVersion": "7", "ownerReferences": [REFERENCE]}}
+    assert release_patch(obj("a", owned=True), OWNER) == {
         "metadata": {"resourceVersion": "7", "ownerReferences": [{"name": "bystander", "uid": "b"}]}
     }
-    assert release(obj("a", ownerReferences=[REFERENCE]), OWNER)["metadata"]["ownerReferences"] is None
+    assert release_patch(obj("a", ownerReferences=[REFERENCE]), OWNER)["metadata"]["ownerReferences"] is None
 
 
 def test_a_selector_that_cannot_be_read_selects_nothing() -> None:
-    assert selector_of({"spec": {"selector": {"matchExpressions": [{"operator": "Like"}]}}}) is NOTHING
-    assert selector_of({}) is NOTHING
+    assert selector_of({"spec": {"selector": {"matchExpressions": [{"operator": "Like"}]}}}) is SELECT_NOTHING
+    assert selector_of({}) is SELECT_NOTHING

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.objects import errors
-from shoal.objects.protobuf import decode, encode, supports, watch_frame
-from shoal.objects.protobuf_read import read_object
-from shoal.objects.protobuf_write import delimited, varint
+from shoal.objects.protobuf import decode, encode, has_protobuf, watch_frame
+from shoal.objects.protobuf_decoder import decode_object
+from shoal.objects.protobuf_encoder import encode_delimited, encode_varint
 
 GOLDEN = orjson.loads((Path(__file__).parent / "protobuf_golden.json").read_bytes())
 FUZZ = settings(derandomize=True, deadline=None, max_examples=150)
@@ -28,11 +28,11 @@ def without_nulls(value: Any) -> Any:
 
 
 def envelope(api_version: str, kind: str, raw: bytes, tail: bytes = b"") -> bytes:
-    meta = delimited(1, api_version.encode()) + delimited(2, kind.encode())
-    return b"k8s\x00" + delimited(1, meta) + delimited(2, raw) + tail
+    meta = encode_delimited(1, api_version.encode()) + encode_delimited(2, kind.encode())
+    return b"k8s\x00" + encode_delimited(1, meta) + encode_delimited(2, raw) + tail
 
 
-def refused(data: bytes) -> str:
+def decode_error(data: bytes) -> str:
     with pytest.raises(errors.BadRequest) as caught:
         decode(data)
     message = caught.value.message
@@ -79,12 +79,12 @@ def test_zero_values_follow_the_go_tags() -> None:
 )
 def test_times_are_whole_seconds_in_utc(value: str, seconds: int) -> None:
     data = encode({"apiVersion": "v1", "kind": "Pod", "metadata": {"creationTimestamp": value}})
-    assert b"\x08" + varint(seconds) + b"\x10\x00" in data
+    assert b"\x08" + encode_varint(seconds) + b"\x10\x00" in data
     assert decode(data)[2]["metadata"]["creationTimestamp"] == value[:11] + f"{10 if seconds else 0:02d}:00:00Z"
 
 
 def test_an_empty_timestamp_is_no_time() -> None:
-    assert decode(envelope("v1", "Pod", delimited(1, delimited(8, b""))))[2]["metadata"] == {}
+    assert decode(envelope("v1", "Pod", encode_delimited(1, encode_delimited(8, b""))))[2]["metadata"] == {}
 
 
 def test_micro_times_keep_six_digits() -> None:
@@ -126,14 +126,14 @@ def test_numbers_negative_and_large() -> None:
 
 def test_a_pointer_keeps_its_zero_and_a_plain_field_does_not() -> None:
     # spec.replicas is a pointer (1 = 0); spec.minReadySeconds is not (5 = 0).
-    spec = decode(envelope("apps/v1", "Deployment", delimited(2, b"\x08\x00\x28\x00")))[2]["spec"]
+    spec = decode(envelope("apps/v1", "Deployment", encode_delimited(2, b"\x08\x00\x28\x00")))[2]["spec"]
     assert spec["replicas"] == 0
     assert "minReadySeconds" not in spec
 
 
 def test_packed_lists_are_read() -> None:
     # PodSecurityContext.supplementalGroups = 4, in PodSpec.securityContext = 14.
-    pod = delimited(2, delimited(14, delimited(4, b"\x01\x80\x01")))
+    pod = encode_delimited(2, encode_delimited(14, encode_delimited(4, b"\x01\x80\x01")))
     assert decode(envelope("v1", "Pod", pod))[2]["spec"]["securityContext"] == {"supplementalGroups": [1, 128]}
 
 
@@ -144,15 +144,17 @@ def test_delete_options_belong_to_every_group() -> None:
 
 
 def test_unknown_fields_are_skipped_in_both_directions() -> None:
-    extra = delimited(900, b"later") + b"\xa0\x38\x07" + b"\xa1\x38" + bytes(8) + b"\xa5\x38" + bytes(4)
-    assert decode(envelope("v1", "ConfigMap", extra + delimited(2, delimited(1, b"k"))))[2]["data"] == {"k": ""}
+    extra = encode_delimited(900, b"later") + b"\xa0\x38\x07" + b"\xa1\x38" + bytes(8) + b"\xa5\x38" + bytes(4)
+    assert decode(envelope("v1", "ConfigMap", extra + encode_delimited(2, encode_delimited(1, b"k"))))[2]["data"] == {
+        "k": ""
+    }
     plain = {"apiVersion": "v1", "kind": "ConfigMap"}
     assert encode(plain | {"later": 1}) == encode(plain)
 
 
 def test_embedded_objects_may_be_protobuf_themselves() -> None:
     inner = encode({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}})
-    listed = envelope("v1", "List", delimited(2, delimited(1, inner)))
+    listed = envelope("v1", "List", encode_delimited(2, encode_delimited(1, inner)))
     assert decode(listed)[2]["items"][0]["data"] == {"a": "b"}
 
 
@@ -160,16 +162,16 @@ def test_watch_frame() -> None:
     encoded = encode({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}})
     frame = watch_frame("ADDED", encoded)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
-    event = read_object(envelope("v1", "WatchEvent", frame[4:]))
+    event = decode_object(envelope("v1", "WatchEvent", frame[4:]))
     assert event["type"] == "ADDED"
     assert event["object"]["data"] == {"a": "b"}
 
 
 def test_supports() -> None:
-    assert supports("apps/v1", "DeploymentList")
-    assert supports("meta.k8s.io/v1", "PartialObjectMetadata")
-    assert not supports("apps/v1beta1", "Deployment")
-    assert not supports("example.com/v1", "Widget")
+    assert has_protobuf("apps/v1", "DeploymentList")
+    assert has_protobuf("meta.k8s.io/v1", "PartialObjectMetadata")
+    assert not has_protobuf("apps/v1beta1", "Deployment")
+    assert not has_protobuf("example.com/v1", "Widget")
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ def test_supports() -> None:
         (b"k8s\x00\x0a\x05\x0a", "Unknown is cut short"),
         (envelope("v1", "Widget", b""), 'no kind "Widget" of version "v1" is known in protobuf, send it as JSON'),
         (
-            envelope("v1", "Pod", b"", delimited(3, b"gzip")),
+            envelope("v1", "Pod", b"", encode_delimited(3, b"gzip")),
             "the envelope has contentEncoding 'gzip', which is not supported",
         ),
         (envelope("v1", "ConfigMap", b"\x08\x01"), "field 1 of core/v1.ConfigMap has the wrong wire type 0"),
@@ -192,29 +194,29 @@ def test_supports() -> None:
     ],
 )
 def test_what_is_wrong_is_told(data: bytes, said: str) -> None:
-    assert refused(data) == said
+    assert decode_error(data) == said
 
 
 def test_embedded_json_must_be_json() -> None:
-    managed = delimited(17, delimited(7, delimited(1, b"{oops")))
-    assert "unexpected character" in refused(envelope("v1", "ConfigMap", delimited(1, managed)))
+    managed = encode_delimited(17, encode_delimited(7, encode_delimited(1, b"{oops")))
+    assert "unexpected character" in decode_error(envelope("v1", "ConfigMap", encode_delimited(1, managed)))
 
 
 def test_a_time_out_of_range() -> None:
-    timestamp = b"\x08" + varint(2**62)
-    assert refused(envelope("v1", "Pod", delimited(1, delimited(8, timestamp))))
+    timestamp = b"\x08" + encode_varint(2**62)
+    assert decode_error(envelope("v1", "Pod", encode_delimited(1, encode_delimited(8, timestamp))))
 
 
 def nested_schema(levels: int) -> bytes:
     schema = b""
     for _ in range(levels):
-        schema = delimited(29, delimited(1, b"a") + delimited(2, schema))
-    raw = delimited(2, delimited(7, delimited(4, delimited(1, schema))))
+        schema = encode_delimited(29, encode_delimited(1, b"a") + encode_delimited(2, schema))
+    raw = encode_delimited(2, encode_delimited(7, encode_delimited(4, encode_delimited(1, schema))))
     return envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", raw)
 
 
 def test_a_depth_bomb_is_refused() -> None:
-    assert refused(nested_schema(3000)) == "messages are nested more than 100 deep"
+    assert decode_error(nested_schema(3000)) == "messages are nested more than 100 deep"
 
 
 def test_what_is_deep_but_read_can_be_written_as_json() -> None:
@@ -226,8 +228,8 @@ def test_what_is_deep_but_read_can_be_written_as_json() -> None:
 def test_an_envelope_bomb_is_refused() -> None:
     data = encode({"apiVersion": "v1", "kind": "ConfigMap"})
     for _ in range(200):
-        data = envelope("v1", "List", delimited(2, delimited(1, data)))
-    assert refused(data) == "messages are nested more than 100 deep"
+        data = envelope("v1", "List", encode_delimited(2, encode_delimited(1, data)))
+    assert decode_error(data) == "messages are nested more than 100 deep"
 
 
 def test_encode_refuses_what_it_cannot_say() -> None:
@@ -245,7 +247,7 @@ def test_fuzz_garbage_never_raises_anything_else(garbage: bytes) -> None:
     for kind in ("Pod", "CustomResourceDefinition", "Event"):
         api_version = "apiextensions.k8s.io/v1" if kind.startswith("Custom") else "v1"
         for data in (garbage, b"k8s\x00" + garbage, envelope(api_version, kind, garbage)):
-            _decodes_or_is_refused(data)
+            _assert_decodes_or_fails(data)
 
 
 @FUZZ
@@ -255,11 +257,11 @@ def test_fuzz_damaged_samples(pair: dict[str, Any], data: st.DataObject) -> None
     for _ in range(data.draw(st.integers(1, 4))):
         sample[data.draw(st.integers(4, len(sample) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, len(sample)))
-    _decodes_or_is_refused(bytes(sample))
-    _decodes_or_is_refused(bytes(sample[:cut]))
+    _assert_decodes_or_fails(bytes(sample))
+    _assert_decodes_or_fails(bytes(sample[:cut]))
 
 
-def _decodes_or_is_refused(data: bytes) -> None:
+def _assert_decodes_or_fails(data: bytes) -> None:
     try:
         _, _, obj = decode(data)
     except errors.BadRequest:

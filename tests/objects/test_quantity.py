@@ -92,13 +92,13 @@ def test_the_suffix_family_is_kept() -> None:
     assert str(parse("3Gi") - parse("1Gi")) == "2Gi"
     assert str(parse("1e3") * 2) == "2e3"
     assert str(-parse("100m")) == "-100m"
-    assert str(Quantity.of(2048, BINARY_SI)) == "2Ki"
-    assert str(Quantity.of(10**24)) == "1000000E"
+    assert str(Quantity.from_int(2048, BINARY_SI)) == "2Ki"
+    assert str(Quantity.from_int(10**24)) == "1000000E"
 
 
 def test_whole_units_round_away_from_zero() -> None:
     assert (parse("100m").value(), parse("-100m").value(), parse("2").value()) == (1, -1, 2)
-    assert (parse("1u").milli(), parse("1500m").milli()) == (1, 1500)
+    assert (parse("1u").milli_value(), parse("1500m").milli_value()) == (1, 1500)
 
 
 def test_a_quantity_is_a_value() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.objects.errors import BadRequest
-from shoal.objects.strictjson import duplicates, loads
+from shoal.objects.strictjson import duplicate_field_errors, loads
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,13 @@ def test_text_is_fine_too() -> None:
 )
 def test_duplicates(data: str, paths: list[str]) -> None:
     expected = [f'duplicate field "{path}"' for path in paths]
-    assert duplicates(data.encode()) == expected
-    assert duplicates(data) == expected
+    assert duplicate_field_errors(data.encode()) == expected
+    assert duplicate_field_errors(data) == expected
 
 
 def test_duplicates_end_at_a_hundred() -> None:
     data = "{" + ",".join(f'"k{i}":1,"k{i}":2' for i in range(150)) + "}"
-    found = duplicates(data.encode())
+    found = duplicate_field_errors(data.encode())
     assert len(found) == 100
     assert found[-1] == 'duplicate field "k99"'
 
@@ -95,12 +95,12 @@ def test_duplicates_end_at_a_hundred() -> None:
 @pytest.mark.parametrize("data", [b"[" * 100_000, b'{"a":' * 5000 + b"1" + b"}" * 5000])
 def test_duplicates_of_a_bomb(data: bytes) -> None:
     with pytest.raises(BadRequest):
-        duplicates(data)
+        duplicate_field_errors(data)
 
 
 def test_duplicates_of_no_json() -> None:
     with pytest.raises(BadRequest) as caught:
-        duplicates(b'{"a":}')
+        duplicate_field_errors(b'{"a":}')
     assert caught.value.message == "invalid character '}' looking for beginning of value"
 
 
@@ -115,7 +115,7 @@ values = st.recursive(
 def test_as_the_standard_library_reads(value: Any) -> None:
     data = json.dumps(value).encode()
     assert loads(data) == json.loads(data)
-    assert duplicates(data) == []
+    assert duplicate_field_errors(data) == []
 
 
 @given(st.text(alphabet='{}[]",:a1e-. \\nul', max_size=12))

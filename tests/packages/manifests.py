@@ -13,14 +13,14 @@ from click.testing import CliRunner
 
 from shoal import __version__
 from shoal.cli.main import shoal
-from shoal.fleet.bundle.objects import IMAGE
+from shoal.fleet.bundle.objects import IMAGE_REPOSITORY
 from tests.packages.building import ROOT
 
 Object = dict[str, Any]
 
 DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "chart" / "shoal"
-OWN_IMAGE = f"{IMAGE}:{__version__}"
+OWN_IMAGE = f"{IMAGE_REPOSITORY}:{__version__}"
 
 
 def plain() -> dict[str, list[Object]]:

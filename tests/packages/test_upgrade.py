@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from shoal.assemble.fsck import fsck
-from shoal.assemble.up import Shoal, StoreSettings, Up, UpSettings
-from shoal.client.requests import Kind
+from shoal.assemble.commands.fsck import fsck
+from shoal.assemble.server.hub import HubWithWorkers, ShoalServer, ShoalServerSettings, StoreSettings
+from shoal.client.rest import GroupVersionResource
 from shoal.objects.errors import ShoalError
-from shoal.store.sqlite.file import FILE_NAME, FORMAT
+from shoal.store.sqlite.file import FILE_NAME, FORMAT_VERSION
 from tests.serving import Cluster, Server
 
 ARCHIVES = sorted((Path(__file__).parent / "data").glob("*.tar.gz"))
 MAPS = "/api/v1/namespaces/shop/configmaps"
 MANAGED = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/default/managedclusters/east"
-DEPLOYMENTS = Kind("apps", "v1", "deployments")
+DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
 LARGEST = 200_000
 Object = dict[str, Any]
 
@@ -65,7 +65,7 @@ def test_archives_are_small_and_there_is_one_of_this_format() -> None:
 def test_its_files_are_sound(release: Path, expected: Object) -> None:
     for name, revision in expected["revisions"].items():
         checked = fsck(release / name, sealed(release))
-        assert checked.sound, checked.findings
+        assert checked.is_sound, checked.findings
         assert (checked.revision, checked.encrypted > 0) == (revision, True), name
         assert checked.records > len(expected["objects"])
 
@@ -106,14 +106,14 @@ def lacking(before: object, now: object, path: str = "") -> list[str]:
 
 def test_the_fleet_goes_on(release: Path, expected: Object, served: Server) -> None:
     """With its worker: the hosted cluster is the same one, and its controllers and nodes work on what they find."""
-    up = Up(served.shoal, [])
-    settings = UpSettings(release / "data", port=served.port, store=sealed(release))
+    up = HubWithWorkers(served.shoal, [])
+    settings = ShoalServerSettings(release / "data", port=served.port, store=sealed(release))
     worker = served.call(up.start_worker("worker-1", settings, 10))
     root, inside = Cluster(served, "root"), worker.shoal.client("test")
-    hosted = inside.at("default.east")
+    hosted = inside.in_cluster("default.east")
     try:
         (known,) = (each for each in expected["objects"] if each["server"] == "worker-1")
-        own = served.call(inside.at("").read(known["path"]))
+        own = served.call(inside.in_cluster("").get_path(known["path"]))
         assert own["metadata"]["uid"] == known["object"]["metadata"]["uid"]
         web = served.call(hosted.get(DEPLOYMENTS, "web--east", "default"))
         assert web["status"]["readyReplicas"] == 2
@@ -140,10 +140,10 @@ def newer_directory(release: Path) -> str:
 
 def newer_store(release: Path) -> str:
     connection = sqlite3.connect(release / "data" / FILE_NAME)
-    connection.execute("UPDATE meta SET value = ? WHERE name = 'format'", (FORMAT + 1,))
+    connection.execute("UPDATE meta SET value = ? WHERE name = 'format'", (FORMAT_VERSION + 1,))
     connection.commit()
     connection.close()
-    return f"{release}/data/shoal.db has format {FORMAT + 1}, this Shoal reads format {FORMAT}"
+    return f"{release}/data/shoal.db has format {FORMAT_VERSION + 1}, this Shoal reads format {FORMAT_VERSION}"
 
 
 @pytest.mark.parametrize("age", [newer_directory, newer_store])
@@ -152,7 +152,7 @@ async def test_newer_data_is_refused_and_left_alone(release: Path, age: Callable
     sentence = age(release)
     before = (release / "data" / FILE_NAME).read_bytes()
     with pytest.raises(ShoalError) as refused:
-        await Shoal.start(UpSettings(release / "data", port=0, store=sealed(release)))
+        await ShoalServer.start(ShoalServerSettings(release / "data", port=0, store=sealed(release)))
     assert str(refused.value) == sentence
     assert getattr(refused.value, "hint", "") == "use the newer shoal that wrote it"
     assert (release / "data" / FILE_NAME).read_bytes() == before
@@ -161,4 +161,4 @@ async def test_newer_data_is_refused_and_left_alone(release: Path, age: Callable
 @pytest.mark.anyio
 async def test_a_key_that_is_missing_is_asked_for(release: Path) -> None:
     with pytest.raises(ShoalError, match="encrypt"):
-        await Shoal.start(UpSettings(release / "data", port=0))
+        await ShoalServer.start(ShoalServerSettings(release / "data", port=0))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from shoal.clock import SystemClock
-from shoal.controlplane.garbagecollector.controller import garbage_collector
-from shoal.placement.splitter.controller import splitter_loops
+from shoal.controlplane.garbagecollector.controller import new_garbage_collector
+from shoal.placement.splitter.controller import new_splitter_controllers
 from tests.controlplane.world import world
 from tests.placement.hub import Hub
 
@@ -18,8 +18,8 @@ from tests.placement.hub import Hub
 @pytest.fixture
 async def hub(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Hub]:
     async with world(tmp_path, loops=False) as given:
-        runs = [loop.run for loop in splitter_loops(given.client, given.clock)]
-        runs.append(garbage_collector(given.client, SystemClock()).run)
+        runs = [loop.run for loop in new_splitter_controllers(given.client, given.clock)]
+        runs.append(new_garbage_collector(given.client, SystemClock()).run)
         tasks = [asyncio.create_task(run()) for run in runs]
         yield Hub(given)
         for task in tasks:

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from shoal.client.requests import Kind
+from shoal.client.rest import GroupVersionResource
 from shoal.clock import rfc3339
-from shoal.kinds import apiresource, workload
+from shoal.kinds.workload import apiresource, workloadcluster
 from shoal.objects.errors import NotFound
 from tests.controlplane.world import World
 
 Object = dict[str, Any]
 
-DEPLOYMENTS = Kind("apps", "v1", "deployments")
-CLUSTERS = Kind(workload.GROUP, workload.VERSION, workload.PLURAL, namespaced=False)
-NEGOTIATED = Kind(apiresource.GROUP, apiresource.VERSION, apiresource.NEGOTIATED_PLURAL, namespaced=False)
+DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
+CLUSTERS = GroupVersionResource(
+    workloadcluster.GROUP, workloadcluster.VERSION, workloadcluster.PLURAL, namespaced=False
+)
+NEGOTIATED = GroupVersionResource(
+    apiresource.GROUP, apiresource.VERSION, apiresource.NEGOTIATED_PLURAL, namespaced=False
+)
 COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
 DONE = {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable", "message": "done"}
 
@@ -38,18 +42,26 @@ class Hub:
             "publish": True,
         }
         api_version = f"{apiresource.GROUP}/{apiresource.VERSION}"
-        body = {"apiVersion": api_version, "kind": apiresource.NEGOTIATED, "metadata": {"name": f"{plural}.v1.{group}"}}
+        body = {
+            "apiVersion": api_version,
+            "kind": apiresource.NEGOTIATED_KIND,
+            "metadata": {"name": f"{plural}.v1.{group}"},
+        }
         await self.client.create(NEGOTIATED, {**body, "spec": spec})
 
     async def cluster(self, name: str, ready: str = "True", **spec: Any) -> None:
-        body = {"apiVersion": f"{workload.GROUP}/{workload.VERSION}", "kind": "Cluster", "metadata": {"name": name}}
+        body = {
+            "apiVersion": f"{workloadcluster.GROUP}/{workloadcluster.VERSION}",
+            "kind": "Cluster",
+            "metadata": {"name": name},
+        }
         await self.client.create(CLUSTERS, {**body, "spec": {"kubeconfig": "none", **spec}})
         await self.ready(name, ready)
 
     async def ready(self, name: str, status: str) -> None:
         now = rfc3339(self.world.clock.now())
         condition = {"type": "Ready", "status": status, "reason": "Test", "lastTransitionTime": now}
-        await self.client.merge(CLUSTERS, name, {"status": {"conditions": [condition]}}, subresource="status")
+        await self.client.merge_patch(CLUSTERS, name, {"status": {"conditions": [condition]}}, subresource="status")
 
     async def deploy(
         self, name: str = "web", replicas: int = 10, requests: Object | None = None, **metadata: Any
@@ -64,11 +76,11 @@ class Hub:
         return await self.client.get(DEPLOYMENTS, name, "default")
 
     async def patch(self, name: str, patch: Object, subresource: str = "") -> None:
-        await self.client.merge(DEPLOYMENTS, name, patch, "default", subresource)
+        await self.client.merge_patch(DEPLOYMENTS, name, patch, "default", subresource)
 
     async def sizes(self) -> dict[str, int]:
         """Of what is assigned to clusters."""
-        found, _ = await self.client.list_all(DEPLOYMENTS, "default", labels=workload.ASSIGNED)
+        found, _ = await self.client.list_all(DEPLOYMENTS, "default", labels=workloadcluster.CLUSTER_LABEL)
         return {one["metadata"]["name"]: one["spec"]["replicas"] for one in found}
 
     async def becomes(self, **wanted: int) -> None:

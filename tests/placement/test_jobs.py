@@ -8,28 +8,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.client.requests import Kind
-from shoal.kinds import workload
-from shoal.kinds.leaves import AWAY, SHARE
-from shoal.kinds.workload import assigned_to
+from shoal.client.rest import GroupVersionResource
+from shoal.kinds.workload import workloadcluster
+from shoal.kinds.workload.leaf import EVACUATED_ANNOTATION, SHARE_ANNOTATION
+from shoal.kinds.workload.workloadcluster import assigned_cluster
 from shoal.objects.errors import BadRequest, NotFound
+from shoal.placement.cluster_info import ClusterInfo
 from shoal.placement.explain import explain
-from shoal.placement.fleet import Fleet, plan
-from shoal.placement.policy import DEFAULT, Group, Limit, Policy
-from shoal.placement.shapes import BATCH
-from shoal.placement.sites import Site
-from shoal.placement.splitter.decide import split
+from shoal.placement.interpreter import JOB
+from shoal.placement.policy import DEFAULT_POLICY, ClusterSelector, PlacementPolicy, ReplicaLimit
+from shoal.placement.snapshot import PlacementSnapshot, plan_changes
+from shoal.placement.splitter.decide import compute_changes
+from shoal.placement.splitter.job_status import job_status
 from shoal.placement.splitter.jobs import job_leaf_name
-from shoal.placement.splitter.jobstatus import job_status
-from shoal.placement.splitter.outcome import Split
+from shoal.placement.splitter.leaf_changes import LeafChanges
 from tests.placement.hub import CLUSTERS, Hub
 from tests.placement.test_placements import placed, says
 
 Object = dict[str, Any]
 NOW, STAMP = 1_700_000_000.0, "2023-11-14T22:13:20Z"
-JOBS = Kind("batch", "v1", "jobs")
-EAST, NORTH, WEST = Site("east"), Site("north"), Site("west")
-DARK = Site("west", ready=False, since=NOW - 301)
+JOBS = GroupVersionResource("batch", "v1", "jobs")
+EAST, NORTH, WEST = ClusterInfo("east"), ClusterInfo("north"), ClusterInfo("west")
+DARK = ClusterInfo("west", ready=False, since=NOW - 301)
 COMPLETE = {"type": "Complete", "status": "True", "reason": "CompletionsReached", "message": "done"}
 FAILED = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "too often"}
 SUSPENDED = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}
@@ -66,17 +66,17 @@ def stored(leaf: Object) -> Object:
 class World:
     """Leaves as they are carried out."""
 
-    def __init__(self, root: Object, *sites: Site, policy: Policy = DEFAULT) -> None:
+    def __init__(self, root: Object, *sites: ClusterInfo, policy: PlacementPolicy = DEFAULT_POLICY) -> None:
         self.root, self.sites, self.policy = root, list(sites), policy
         self.leaves: dict[str, Object] = {}
 
-    def look(self) -> Split:
-        found = split(self.root, self.leaves.values(), (), self.sites, NOW, self.policy, BATCH)
+    def look(self) -> LeafChanges:
+        found = compute_changes(self.root, self.leaves.values(), (), self.sites, NOW, self.policy, JOB)
         for leaf in found.create:
             self.leaves[leaf["metadata"]["name"]] = stored(leaf)
         for leaf in found.update:
             self.leaves[leaf["metadata"]["name"]] = leaf
-        assert found.delete + found.absent == ()
+        assert found.delete + found.orphaned == ()
         return found
 
     def settle(self) -> dict[str, tuple[int | None, int]]:
@@ -125,7 +125,7 @@ def test_a_leaf_is_a_job_of_its_own() -> None:
         "workloads.kcp.dev/cluster": "east",
         "kcp.dev/owned-by": "sums",
     }
-    assert leaf["metadata"]["annotations"] == {SHARE: "2"}
+    assert leaf["metadata"]["annotations"] == {SHARE_ANNOTATION: "2"}
     assert leaf["spec"]["template"]["metadata"]["labels"] == {"app": "sums"}
     assert not {"selector", "ttlSecondsAfterFinished"} & leaf["spec"].keys()
     chosen = job(4, 2, manualSelector=True)
@@ -138,7 +138,7 @@ def test_indexed_jobs_are_refused_unless_they_are_copied() -> None:
     root = job(4, 2, completionMode="Indexed")
     with pytest.raises(BadRequest, match="completionMode Indexed"):
         World(root, EAST, WEST).look()
-    copied = World(root, EAST, WEST, policy=Policy(duplicate=True))
+    copied = World(root, EAST, WEST, policy=PlacementPolicy(is_duplicate=True))
     assert copied.settle() == {"sums--east": (4, 2), "sums--west": (4, 2)}
 
 
@@ -164,12 +164,12 @@ def test_what_a_lost_cluster_had_not_done_is_made_anew() -> None:
     world.settle()
     world.report("sums--east", active=2, succeeded=1)
     world.report("sums--west", active=2, succeeded=3)
-    world.sites = [EAST, Site("west", ready=False, since=NOW - 10)]
+    world.sites = [EAST, ClusterInfo("west", ready=False, since=NOW - 10)]
     assert world.settle() == {"sums--east": (5, 2), "sums--west": (5, 2)}, "there is a grace"
-    assert world.look().later == 290
+    assert world.look().requeue_after == 290
     world.sites = [EAST, DARK]
     assert world.settle() == {"sums--east": (5, 3), "sums--east-2": (2, 1), "sums--west": (5, 0)}
-    assert world.leaves["sums--west"]["metadata"]["annotations"][AWAY] == "true"
+    assert world.leaves["sums--west"]["metadata"]["annotations"][EVACUATED_ANNOTATION] == "true"
     assert world.root["status"]["succeeded"] == 4
     # It comes back, and has done one more; it gets nothing, and takes nothing back.
     world.report("sums--west", succeeded=4)
@@ -182,7 +182,7 @@ def test_what_a_lost_cluster_had_not_done_is_made_anew() -> None:
     world.settle()
     assert world.conditions() == {"SuccessCriteriaMet": "True", "Complete": "True"}
     assert world.root["status"]["succeeded"] == 11
-    assert (world.look().later, world.look().expired) == (60, False)
+    assert (world.look().requeue_after, world.look().is_expired) == (60, False)
     # What is finished is finished, whatever becomes of the leaves.
     world.sites, world.leaves = [EAST], {}
     assert world.settle() == {}
@@ -202,14 +202,14 @@ def test_of_a_queue_the_others_do_the_rest() -> None:
     world.settle()
     world.sites = [EAST, DARK]
     assert world.settle() == {"sums--east": (None, 5), "sums--west": (None, 0)}
-    world.sites = [Site("east", until=NOW), DARK, NORTH]
+    world.sites = [ClusterInfo("east", until=NOW), DARK, NORTH]
     assert world.settle() == {"sums--east": (None, 0), "sums--north": (None, 5), "sums--west": (None, 0)}
 
 
 def test_limits_and_names_that_are_taken() -> None:
-    few = Policy(limits=(Limit(Group(frozenset({"east"})), 0, 1),))
+    few = PlacementPolicy(limits=(ReplicaLimit(ClusterSelector(frozenset({"east"})), 0, 1),))
     assert World(job(10, 4), EAST, WEST, policy=few).settle() == {"sums--east": (3, 1), "sums--west": (7, 3)}
-    found = split(job(10, 4), [], ["sums--east"], [EAST, WEST], NOW, DEFAULT, BATCH)
+    found = compute_changes(job(10, 4), [], ["sums--east"], [EAST, WEST], NOW, DEFAULT_POLICY, JOB)
     assert [leaf["metadata"]["name"] for leaf in found.create] == ["sums--east-2", "sums--west"]
     long = [job_leaf_name("j" * 60, "east", number) for number in (1, 2)]
     assert [len(name) for name in long] == [63, 63]
@@ -221,7 +221,7 @@ def test_without_a_cluster_the_status_says_so() -> None:
     assert world.settle() == {}
     [said] = world.root["status"]["conditions"]
     assert (said["type"], said["reason"]) == ("Placed", "NoRegisteredClusters")
-    world.sites = [Site("east", ready=False)]
+    world.sites = [ClusterInfo("east", ready=False)]
     world.settle()
     [said] = world.root["status"]["conditions"]
     assert said["message"] == "None of 1 registered clusters takes the 4 pods at a time that have no place."
@@ -272,7 +272,7 @@ def test_a_suspended_job_starts_anew() -> None:
 
 
 def _is_lost(leaf: Object) -> bool:
-    return AWAY in leaf["metadata"]["annotations"]
+    return EVACUATED_ANNOTATION in leaf["metadata"]["annotations"]
 
 
 names = st.sampled_from(["a", "b", "c", "d"])
@@ -282,14 +282,14 @@ names = st.sampled_from(["a", "b", "c", "d"])
 def test_all_completions_are_asked_for_whatever_clusters_do(
     completions: int, parallelism: int, turns: list[tuple[str, int]]
 ) -> None:
-    world = World(job(completions, parallelism), *(Site(name) for name in "abcd"))
+    world = World(job(completions, parallelism), *(ClusterInfo(name) for name in "abcd"))
     world.settle()
     for name, done in turns:
-        for leaf in [one for one in world.leaves.values() if assigned_to(one) == name and not _is_lost(one)]:
+        for leaf in [one for one in world.leaves.values() if assigned_cluster(one) == name and not _is_lost(one)]:
             world.report(leaf["metadata"]["name"], succeeded=min(done, leaf["spec"]["completions"]))
-        world.sites = [site if site.name != name else Site(name, ready=False) for site in world.sites]
+        world.sites = [site if site.name != name else ClusterInfo(name, ready=False) for site in world.sites]
         if not any(site.ready for site in world.sites):
-            world.sites = [Site(name) for name in "abcd"]
+            world.sites = [ClusterInfo(name) for name in "abcd"]
         world.settle()
         leaves = world.leaves.values()
         lost = [leaf for leaf in leaves if _is_lost(leaf)]
@@ -303,22 +303,24 @@ def test_all_completions_are_asked_for_whatever_clusters_do(
 def test_plan_and_explain_know_that_it_is_divided_once() -> None:
     rule = {"metadata": {"name": "rule", "namespace": "default"}, "spec": {"selects": [{"kind": "Job"}]}}
     world = World(job(10, 4), EAST, WEST)
-    fleet = Fleet({"east": EAST, "west": WEST}, [rule], {("Job", "default", "sums"): world.root}, {"Job": BATCH})
-    [change] = plan(fleet, [], NOW)
+    fleet = PlacementSnapshot(
+        {"east": EAST, "west": WEST}, [rule], {("Job", "default", "sums"): world.root}, {"Job": JOB}
+    )
+    [change] = plan_changes(fleet, [], NOW)
     assert (change.before, change.after) == ({}, {"east": 2, "west": 2})
     world.settle()
     objects = {("Job", "default", name): leaf for name, leaf in world.leaves.items()}
     for leaf in objects.values():
         leaf["metadata"]["ownerReferences"] = [{"uid": "r", "controller": True}]
     sites = {"east": EAST, "north": NORTH, "west": WEST}
-    fleet = Fleet(sites, [rule], {**objects, ("Job", "default", "sums"): world.root}, {"Job": BATCH})
-    assert plan(fleet, [], NOW) == []
+    fleet = PlacementSnapshot(sites, [rule], {**objects, ("Job", "default", "sums"): world.root}, {"Job": JOB})
+    assert plan_changes(fleet, [], NOW) == []
     said = {one.cluster: (one.now, one.then, one.why, one.change) for one in explain_job(fleet)}
     assert said["east"] == (2, 2, "is chosen", "")
     assert said["north"] == (0, 0, "had no part when the Job was divided", "")
 
 
-def explain_job(fleet: Fleet) -> Any:
+def explain_job(fleet: PlacementSnapshot) -> Any:
     return explain(fleet, "Job", "default", "sums", NOW).verdicts
 
 
@@ -354,7 +356,7 @@ async def become(hub: Hub, **wanted: tuple[int, int]) -> None:
     leaves = {f"sums--{cluster.replace('_', '-')}": one for cluster, one in wanted.items()}
 
     async def sizes() -> dict[str, tuple[int, int]]:
-        found, _ = await hub.client.list_all(JOBS, "default", labels=workload.ASSIGNED)
+        found, _ = await hub.client.list_all(JOBS, "default", labels=workloadcluster.CLUSTER_LABEL)
         return {one["metadata"]["name"]: (one["spec"]["completions"], one["spec"]["parallelism"]) for one in found}
 
     async def look() -> bool:
@@ -371,7 +373,7 @@ async def report(hub: Hub, name: str, *conditions: Object, **status: Any) -> Non
     met = {**COMPLETE, "type": "SuccessCriteriaMet"}
     said = [each for one in conditions for each in ([met, one] if one is COMPLETE else [one])]
     body = {"status": {"active": 0, "ready": 0, **times, **status, "conditions": said}}
-    await hub.client.merge(JOBS, name, body, "default", subresource="status")
+    await hub.client.merge_patch(JOBS, name, body, "default", subresource="status")
 
 
 async def status_says(hub: Hub, **wanted: Any) -> Object:
@@ -396,16 +398,16 @@ async def test_a_job_runs_on_two_clusters_one_is_lost_and_it_completes(fleet: Hu
     await report(fleet, "sums--east", active=2, ready=2, succeeded=1)
     await report(fleet, "sums--west", active=2, ready=1, succeeded=3)
     await status_says(fleet, active=4, ready=3, succeeded=4, startTime=STAMP)
-    await fleet.client.merge(JOBS, "sums", {"spec": {"suspend": True}}, "default")
+    await fleet.client.merge_patch(JOBS, "sums", {"spec": {"suspend": True}}, "default")
 
     async def suspended() -> bool:
         found = [await fleet.client.get(JOBS, f"sums--{name}", "default") for name in ("east", "west")]
         return all(one["spec"]["suspend"] for one in found)
 
     await fleet.eventually(suspended)
-    await fleet.client.merge(JOBS, "sums", {"spec": {"suspend": False, "parallelism": 6}}, "default")
+    await fleet.client.merge_patch(JOBS, "sums", {"spec": {"suspend": False, "parallelism": 6}}, "default")
     await become(fleet, east=(5, 3), west=(5, 3))
-    await fleet.client.merge(JOBS, "sums--east", {"spec": {"parallelism": 1}}, "default")
+    await fleet.client.merge_patch(JOBS, "sums--east", {"spec": {"parallelism": 1}}, "default")
     await become(fleet, east=(5, 3), west=(5, 3))
     await fleet.ready("west", "Unknown")
     fleet.world.clock.step(121)
@@ -416,7 +418,7 @@ async def test_a_job_runs_on_two_clusters_one_is_lost_and_it_completes(fleet: Hu
     assert [one["type"] for one in done["conditions"]] == ["SuccessCriteriaMet", "Complete"]
     await fleet.client.delete(CLUSTERS, "west")
     await fleet.client.delete(JOBS, "sums--east", "default")
-    await fleet.client.merge(CLUSTERS, "east", {"metadata": {"labels": {"looked": "again"}}})
+    await fleet.client.merge_patch(CLUSTERS, "east", {"metadata": {"labels": {"looked": "again"}}})
     await status_says(fleet, **done)
     fleet.world.clock.step(3601)
 
@@ -432,5 +434,5 @@ async def test_an_indexed_job_is_refused_by_name(fleet: Hub) -> None:
     await start(fleet, completionMode="Indexed")
     said = await says(fleet, "rule", "Valid", "CannotBePlaced")
     assert said.startswith("Job sums: the pods of a Job with completionMode Indexed")
-    found, _ = await fleet.client.list_all(JOBS, "default", labels=workload.ASSIGNED)
+    found, _ = await fleet.client.list_all(JOBS, "default", labels=workloadcluster.CLUSTER_LABEL)
     assert found == []

@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.placement.decide import place
-from shoal.placement.division import Seat, divide
-from shoal.placement.ordinals import Range, ranges
-from shoal.placement.policy import DEFAULT
-from shoal.placement.shapes import NUMBERED
-from shoal.placement.sites import Part, Site
-from shoal.placement.splitter.decide import policy_for
+from shoal.placement.cluster_info import ClusterInfo, CurrentShare
+from shoal.placement.decide import decide_placement
+from shoal.placement.division import ShareBounds, divide_replicas
+from shoal.placement.interpreter import ORDINAL
+from shoal.placement.ordinals import OrdinalRange, assign_ranges
+from shoal.placement.policy import DEFAULT_POLICY
+from shoal.placement.splitter.decide import effective_policy
 
 MANY = 1000
 
 
 def even(names: str, total: int) -> dict[str, int]:
-    return divide(total, [Seat(name) for name in names])
+    return divide_replicas(total, [ShareBounds(name) for name in names])
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,9 @@ def even(names: str, total: int) -> dict[str, int]:
     ],
 )
 def test_ranges(total: int, held: dict[str, tuple[int, int]], rooms: str, found: dict[str, tuple[int, int]]) -> None:
-    there = {name: Range(*one) for name, one in held.items()}
-    made = ranges(Range(0, total), there, dict.fromkeys(rooms, MANY), lambda n: even(rooms, n))
-    assert made == {name: Range(*one) for name, one in found.items()}
+    there = {name: OrdinalRange(*one) for name, one in held.items()}
+    made = assign_ranges(OrdinalRange(0, total), there, dict.fromkeys(rooms, MANY), lambda n: even(rooms, n))
+    assert made == {name: OrdinalRange(*one) for name, one in found.items()}
 
 
 @given(
@@ -51,10 +51,15 @@ def test_no_ordinal_is_twice_and_none_is_shifted(sizes: list[tuple[int, int]], t
     held, place_ = {}, 0
     for name, (count, gap) in zip("abcde", sizes, strict=False):
         if count:
-            held[name] = Range(place_ + gap, count)
+            held[name] = OrdinalRange(place_ + gap, count)
             place_ += gap + count
     rooms = dict.fromkeys(sorted(open_), 7)
-    found = ranges(Range(0, total), held, rooms, lambda n: divide(n, [Seat(name, most=7) for name in rooms]))
+    found = assign_ranges(
+        OrdinalRange(0, total),
+        held,
+        rooms,
+        lambda n: divide_replicas(n, [ShareBounds(name, maximum=7) for name in rooms]),
+    )
     ordinals = [number for one in found.values() for number in range(one.start, one.end)]
     assert len(ordinals) == len(set(ordinals))
     assert all(0 <= number < total for number in ordinals)
@@ -65,12 +70,16 @@ def test_no_ordinal_is_twice_and_none_is_shifted(sizes: list[tuple[int, int]], t
 
 def test_what_a_cluster_had_goes_elsewhere_when_it_is_left_and_not_when_it_is_silent() -> None:
     now = 1000.0
-    sites = [Site("a"), Site("b", until=now), Site("c")]
-    parts = {"a": Part(2, 2), "b": Part(2, 2, start=2), "c": Part(2, 2, start=4)}
-    found = place(6, sites, DEFAULT, parts, {}, now, 0)
-    assert ({**found.shares}, {**found.starts}) == ({"a": 4, "c": 2}, {"a": 0, "c": 4})
-    silent = [Site("a"), Site("b", ready=False), Site("c")]
-    kept = place(6, silent, policy_for(DEFAULT, {"spec": {}}, NUMBERED), parts, {}, now, 0)
+    sites = [ClusterInfo("a"), ClusterInfo("b", until=now), ClusterInfo("c")]
+    parts = {
+        "a": CurrentShare(2, 2),
+        "b": CurrentShare(2, 2, first_ordinal=2),
+        "c": CurrentShare(2, 2, first_ordinal=4),
+    }
+    found = decide_placement(6, sites, DEFAULT_POLICY, parts, {}, now, 0)
+    assert ({**found.shares}, {**found.first_ordinals}) == ({"a": 4, "c": 2}, {"a": 0, "c": 4})
+    silent = [ClusterInfo("a"), ClusterInfo("b", ready=False), ClusterInfo("c")]
+    kept = decide_placement(6, silent, effective_policy(DEFAULT_POLICY, {"spec": {}}, ORDINAL), parts, {}, now, 0)
     assert {**kept.shares} == {"a": 2, "b": 2, "c": 2}, "the same pod would run twice"
-    leaf = NUMBERED.content({"metadata": {}, "spec": {"replicas": 6}}, 2, 4)
+    leaf = ORDINAL.leaf_content({"metadata": {}, "spec": {"replicas": 6}}, 2, 4)
     assert leaf["spec"] == {"replicas": 2, "ordinals": {"start": 4}}

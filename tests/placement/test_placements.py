@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from shoal.client.requests import Kind
-from shoal.kinds import placement, workload
+from shoal.client.rest import GroupVersionResource
+from shoal.kinds.workload import placement, workloadcluster
 from shoal.objects.errors import NotFound
 from shoal.placement.splitter.controller import PLACEMENTS
 from tests.placement.hub import CLUSTERS, Hub
 
 pytestmark = pytest.mark.anyio
 Object = dict[str, Any]
-MAPS = Kind("", "v1", "configmaps")
-DEFINITIONS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
-SETS = Kind("apps", "v1", "statefulsets")
-SCALED = Kind("example.com", "v1", "scaleds")
+MAPS = GroupVersionResource("", "v1", "configmaps")
+DEFINITIONS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+SETS = GroupVersionResource("apps", "v1", "statefulsets")
+SCALED = GroupVersionResource("example.com", "v1", "scaleds")
 DEPLOYMENTS = [{"kind": "Deployment"}]
 
 
@@ -26,7 +26,7 @@ async def fleet(hub: Hub) -> Hub:
     await hub.learn()
     for name, region in (("east", "us"), ("north", "eu"), ("west", "us")):
         await hub.cluster(name)
-        await hub.client.merge(CLUSTERS, name, {"metadata": {"labels": {"region": region}}})
+        await hub.client.merge_patch(CLUSTERS, name, {"metadata": {"labels": {"region": region}}})
     return hub
 
 
@@ -54,7 +54,7 @@ async def test_weights_and_affinity(fleet: Hub) -> None:
     await fleet.deploy(replicas=10)
     await fleet.becomes(east=8, west=2)
     assert await says(fleet, "rule", "Valid", "Valid")
-    await fleet.client.merge(PLACEMENTS, "rule", {"spec": {"replicas": {"strategy": "Duplicate"}}}, "default")
+    await fleet.client.merge_patch(PLACEMENTS, "rule", {"spec": {"replicas": {"strategy": "Duplicate"}}}, "default")
     await fleet.becomes(east=10, west=10)
     await fleet.client.delete(PLACEMENTS, "rule", "default")
     await fleet.becomes(east=4, north=3, west=3)
@@ -106,7 +106,7 @@ async def test_what_cannot_be_followed_changes_nothing(fleet: Hub) -> None:
     assert "spec.clusters.affinity" in await says(fleet, "rule", "Valid", "Invalid")
     await fleet.becomes(east=4, north=3, west=3)
     patch = [{"op": "replace", "path": "/spec/nothing/there", "value": 1}]
-    await fleet.client.merge(
+    await fleet.client.merge_patch(
         PLACEMENTS, "rule", {"spec": {"clusters": None, "overrides": [{"patch": patch}]}}, "default"
     )
     assert "Deployment web" in await says(fleet, "rule", "Valid", "CannotBePlaced")
@@ -138,7 +138,7 @@ async def test_other_kinds_are_copied_where_a_placement_says_so(fleet: Hub) -> N
 
     async def copies(**wanted: str) -> None:
         async def look() -> bool:
-            found, _ = await fleet.client.list_all(MAPS, "default", labels=workload.ASSIGNED)
+            found, _ = await fleet.client.list_all(MAPS, "default", labels=workloadcluster.CLUSTER_LABEL)
             return {one["metadata"]["name"]: one["data"]["a"] for one in found} == {
                 f"settings--{cluster}": value for cluster, value in wanted.items()
             }
@@ -148,9 +148,9 @@ async def test_other_kinds_are_copied_where_a_placement_says_so(fleet: Hub) -> N
     await copies(east="1", west="1")
     leaf = await fleet.client.get(MAPS, "settings--east", "default")
     assert leaf["metadata"]["annotations"]["placement.shoal.dev/downstream-name"] == "settings"
-    await fleet.client.merge(MAPS, "settings", {"data": {"a": "2"}}, "default")
+    await fleet.client.merge_patch(MAPS, "settings", {"data": {"a": "2"}}, "default")
     await copies(east="2", west="2")
-    await fleet.client.merge(MAPS, "settings--west", {"data": {"a": "edited"}}, "default")
+    await fleet.client.merge_patch(MAPS, "settings--west", {"data": {"a": "edited"}}, "default")
     await copies(east="2", west="2")
     await fleet.ready("west", "Unknown")
     fleet.world.clock.step(3600)
@@ -189,7 +189,7 @@ async def test_a_kind_of_ones_own_is_divided_by_its_scale(fleet: Hub) -> None:
     await fleet.eventually(create)
 
     async def look() -> bool:
-        found, _ = await fleet.client.list_all(SCALED, "default", labels=workload.ASSIGNED)
+        found, _ = await fleet.client.list_all(SCALED, "default", labels=workloadcluster.CLUSTER_LABEL)
         return {one["metadata"]["name"]: one["spec"]["count"] for one in found} == {
             "s--east": 3,
             "s--north": 2,
@@ -217,7 +217,7 @@ async def test_ordinals_of_a_stateful_set_are_shared_out_and_never_shifted(fleet
 
     async def become(**wanted: tuple[int, int]) -> None:
         async def look() -> bool:
-            found, _ = await fleet.client.list_all(SETS, "default", labels=workload.ASSIGNED)
+            found, _ = await fleet.client.list_all(SETS, "default", labels=workloadcluster.CLUSTER_LABEL)
             ranges = {one["metadata"]["name"]: _range(one["spec"]) for one in found}
             return ranges == {f"db--{cluster}": one for cluster, one in wanted.items()}
 
@@ -226,13 +226,13 @@ async def test_ordinals_of_a_stateful_set_are_shared_out_and_never_shifted(fleet
     await become(east=(0, 3), north=(3, 2), west=(5, 2))
     leaf = await fleet.client.get(SETS, "db--west", "default")
     assert leaf["metadata"]["annotations"]["placement.shoal.dev/downstream-name"] == "db"
-    await fleet.client.merge(SETS, "db", {"spec": {"replicas": 9}}, "default")
+    await fleet.client.merge_patch(SETS, "db", {"spec": {"replicas": 9}}, "default")
     await become(east=(0, 3), north=(3, 2), west=(5, 4))
     await fleet.ready("north", "Unknown")
     fleet.world.clock.step(3600)
-    await fleet.client.merge(SETS, "db", {"spec": {"replicas": 6}}, "default")
+    await fleet.client.merge_patch(SETS, "db", {"spec": {"replicas": 6}}, "default")
     await become(east=(0, 3), north=(3, 2), west=(5, 1))
-    await fleet.client.merge(CLUSTERS, "north", {"spec": {"evictAfter": "2020-01-01T00:00:00Z"}})
+    await fleet.client.merge_patch(CLUSTERS, "north", {"spec": {"evictAfter": "2020-01-01T00:00:00Z"}})
     await become(east=(0, 5), west=(5, 1))
 
 
@@ -246,7 +246,7 @@ async def test_who_waits_for_room_gets_it(fleet: Hub) -> None:
     async def free(cpu: str) -> None:
         for name in ("east", "north", "west"):
             room = {"status": {"available": {"cpu": cpu, "memory": "1Gi", "pods": "100"}}}
-            await fleet.client.merge(CLUSTERS, name, room, subresource="status")
+            await fleet.client.merge_patch(CLUSTERS, name, room, subresource="status")
 
     await free("1")
     await placed(fleet, replicas={"by": "Capacity"})

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from shoal.assemble.plan import explain_object, plan_objects
-from shoal.cli.asking import AskingError
-from shoal.cli.plan import read, text
-from shoal.kinds import placement, workload
+from shoal.assemble.commands.plan import explain_object, plan_objects
+from shoal.cli.options.hub import CommandError
+from shoal.cli.plan import change_lines, read_manifest
+from shoal.kinds.workload import placement, workloadcluster
 from shoal.objects.errors import BadRequest, NotFound
 from tests.placement.hub import Hub
 
@@ -39,15 +39,15 @@ def deployment(replicas: int, name: str = "web") -> Object:
 
 
 def cluster(name: str, **spec: Any) -> Object:
-    kind = {"apiVersion": f"{workload.GROUP}/{workload.VERSION}", "kind": "Cluster"}
+    kind = {"apiVersion": f"{workloadcluster.GROUP}/{workloadcluster.VERSION}", "kind": "Cluster"}
     return {**kind, "metadata": {"name": name}, "spec": spec}
 
 
 async def test_a_plan_tells_what_would_move_and_changes_nothing(fleet: Hub) -> None:
     revision = fleet.world.server.core.cache.revision
-    assert text(await plan_objects(fleet.client, [deployment(10)])) == ["nothing would change"]
+    assert change_lines(await plan_objects(fleet.client, [deployment(10)])) == ["nothing would change"]
     weights = {"weights": [{"clusters": {"names": ["east"]}, "weight": 4}]}
-    assert text(await plan_objects(fleet.client, [rule(replicas=weights), deployment(3, "new")])) == [
+    assert change_lines(await plan_objects(fleet.client, [rule(replicas=weights), deployment(3, "new")])) == [
         "Deployment default/new by Placement rule",
         "  CLUSTER  NOW  THEN",
         "  east     0    2",
@@ -62,7 +62,7 @@ async def test_a_plan_tells_what_would_move_and_changes_nothing(fleet: Hub) -> N
     (grown,) = await plan_objects(fleet.client, [cluster("north"), deployment(12)])
     assert (grown.before, grown.after) == ({"east": 5, "west": 5}, {"east": 4, "north": 4, "west": 4})
     (nowhere,) = await plan_objects(fleet.client, [rule(clusters={"names": ["moon"]})])
-    assert (nowhere.after, nowhere.unplaced, nowhere.removed) == ({}, 10, 10)
+    assert (nowhere.after, nowhere.unplaced, nowhere.removed_count) == ({}, 10, 10)
     assert fleet.world.server.core.cache.revision == revision
 
 
@@ -70,12 +70,12 @@ async def test_manifests_may_be_lists(tmp_path: Path) -> None:
     file = tmp_path / "all.json"
     several = {"apiVersion": "v1", "kind": "List", "items": [deployment(3, "a"), deployment(4, "b")]}
     file.write_text(json.dumps(several))
-    assert [one["metadata"]["name"] for one in read(str(file))] == ["a", "b"]
+    assert [one["metadata"]["name"] for one in read_manifest(str(file))] == ["a", "b"]
     file.write_text(json.dumps({"apiVersion": "apps/v1", "kind": "DeploymentList", "items": [deployment(3, "c")]}))
-    assert [one["metadata"]["name"] for one in read(str(file))] == ["c"]
+    assert [one["metadata"]["name"] for one in read_manifest(str(file))] == ["c"]
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [{"kind": "Deployment"}]}))
-    with pytest.raises(AskingError, match="not a named object"):
-        read(str(file))
+    with pytest.raises(CommandError, match="not a named object"):
+        read_manifest(str(file))
 
 
 async def test_a_plan_that_cannot_be_made_says_why(fleet: Hub) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shoal.clock import SystemClock
-from shoal.placement.splitter.controller import splitter_loops
+from shoal.placement.splitter.controller import new_splitter_controllers
 from tests.controlplane.world import world
 from tests.placement.hub import CLUSTERS, DEPLOYMENTS, Hub
 
@@ -87,7 +87,7 @@ async def test_clusters_that_come_and_go(fleet: Hub) -> None:
     await fleet.becomes(east=4, north=3, west=3)
     await fleet.client.delete(CLUSTERS, "east")
     await fleet.becomes(north=5, west=5)
-    await fleet.client.merge(CLUSTERS, "west", {"spec": {"evictAfter": "2023-01-01T00:00:00Z"}})
+    await fleet.client.merge_patch(CLUSTERS, "west", {"spec": {"evictAfter": "2023-01-01T00:00:00Z"}})
     await fleet.becomes(north=10)
 
 
@@ -106,7 +106,7 @@ async def test_a_cluster_that_is_not_heard_of_keeps_what_it_has(fleet: Hub) -> N
 async def test_an_unschedulable_cluster_keeps_what_it_has(fleet: Hub) -> None:
     await fleet.deploy()
     await fleet.becomes(east=5, west=5)
-    await fleet.client.merge(CLUSTERS, "west", {"spec": {"unschedulable": True}})
+    await fleet.client.merge_patch(CLUSTERS, "west", {"spec": {"unschedulable": True}})
     await fleet.patch("web", {"spec": {"replicas": 12}})
     await fleet.becomes(east=7, west=5)
 
@@ -164,7 +164,7 @@ async def test_deployments_are_noticed_as_soon_as_they_are_served(hub: Hub, capl
 
 async def test_where_workloads_run_by_themselves_nothing_is_split(tmp_path: Path) -> None:
     async with world(tmp_path, loops=False, root_profile="cluster") as given:
-        (loop,) = splitter_loops(given.client, SystemClock())
+        (loop,) = new_splitter_controllers(given.client, SystemClock())
         task = asyncio.create_task(loop.run())
         hub = Hub(given)
         await hub.learn()

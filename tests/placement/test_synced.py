@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from shoal.client.requests import Client
-from shoal.kinds.own import own_definitions
-from shoal.placement.splitter.controller import splitter_loops
-from shoal.sync.loops import SyncSettings
+from shoal.client.rest import Client
+from shoal.kinds.shoal_crds import shoal_crds
+from shoal.placement.splitter.controller import new_splitter_controllers
+from shoal.sync.controllers import SyncSettings
 from tests.serving import DEFINITIONS, Cluster, Server, config_map, fresh_cluster
-from tests.sync.hubs import Hurried, hub_loops, make_hub
-from tests.sync.pairs import CONFIG_MAPS, DEPLOYMENTS, Pair, with_config
-from tests.sync.world import deployment
+from tests.sync.hub_cluster_pair import CONFIG_MAPS, DEPLOYMENTS, Pair, with_config
+from tests.sync.hub_server import Hurried, hub_loops, make_hub
+from tests.sync.sync_environment import deployment
 
 Object = dict[str, Any]
 PLACEMENTS = "/apis/placement.shoal.dev/v1alpha1/namespaces/default/placements"
@@ -54,7 +54,7 @@ class Fleet:
 def fleet(server: Server) -> Iterator[Fleet]:
     """A hub with two clusters, of which east has room for three pods."""
     hub, clock = make_hub(server), Hurried()
-    for definition in own_definitions("root"):
+    for definition in shoal_crds("root"):
         if definition["metadata"]["name"] == "placements.placement.shoal.dev":
             body = {key: definition[key] for key in ("apiVersion", "kind", "spec")}
             hub.post(DEFINITIONS, {**body, "metadata": {"name": definition["metadata"]["name"]}}).ok()
@@ -65,7 +65,7 @@ def fleet(server: Server) -> Iterator[Fleet]:
 
     async def start() -> asyncio.Task[None]:
         client = Client(server.shoal.server.transport(), server.token)
-        [loop] = splitter_loops(client, clock, hub.name)
+        [loop] = new_splitter_controllers(client, clock, hub.name)
         return asyncio.create_task(loop.run())
 
     async def stop(task: asyncio.Task[None]) -> None:

@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from shoal.fit.resources import amounts
-from shoal.provision.cloudprovider import InstanceType, Offering
-from shoal.provision.simulation.model import Place, Plan, Pool, Question
-from shoal.provision.simulation.rule import simulate
-from shoal.provision.solver.adapting import improve
+from shoal.fit.resources import parse_amounts
+from shoal.provision.cloudprovider.types import InstanceType, Offering
+from shoal.provision.simulation.model import ExistingNode, NodePoolInput, Results, SchedulingInput
+from shoal.provision.simulation.simulate import simulate
+from shoal.provision.solver.optimize import improve
 from tests.provision.hosted import node_pool
 from tests.provision.hosted import pod as pod_object
 
@@ -32,7 +32,7 @@ def kind(
     taints: tuple[Object, ...] = (),
     labels: dict[str, str] | None = None,
 ) -> InstanceType:
-    has = amounts({"cpu": str(cpu), "memory": memory, "pods": str(pods)})
+    has = parse_amounts({"cpu": str(cpu), "memory": memory, "pods": str(pods)})
     offerings = tuple(
         Offering(
             f"default/{name}-{zone}",
@@ -52,12 +52,12 @@ LARGE = kind("large", 16, "64Gi", 0.30)
 SIZES = (SMALL, MEDIUM, LARGE)
 
 
-def pool(name: str = "default", types: tuple[InstanceType, ...] = SIZES, **more: Any) -> Pool:
+def pool(name: str = "default", types: tuple[InstanceType, ...] = SIZES, **more: Any) -> NodePoolInput:
     limits = more.get("limits") or {}
-    used = amounts(more.pop("used", {})) | {"nodes": 0}
+    used = parse_amounts(more.pop("used", {})) | {"nodes": 0}
     obj = node_pool(name, more.pop("requirements", ()), **more)
     obj["metadata"]["uid"] = f"uid-{name}"
-    return Pool(obj, types, used, amounts(limits))
+    return NodePoolInput(obj, types, used, parse_amounts(limits))
 
 
 def pod(cpu: str = "500m", memory: str = "256Mi", labels: dict[str, str] | None = None, **spec: Any) -> Object:
@@ -71,27 +71,27 @@ def pods(count: int, cpu: str = "500m", memory: str = "256Mi", **spec: Any) -> l
     return [pod(cpu, memory, **spec) for _ in range(count)]
 
 
-def bought(found: Plan) -> list[str]:
+def bought(found: Results) -> list[str]:
     """The types that will come, if all can be had."""
-    return sorted(claim.types[0] for claim in found.claims)
+    return sorted(claim.types[0] for claim in found.new_node_claims)
 
 
-def price(found: Plan) -> float:
-    return round(sum(claim.price for claim in found.claims), 9)
+def price(found: Results) -> float:
+    return round(sum(claim.price for claim in found.new_node_claims), 9)
 
 
 def plan(
     pods: Iterable[Object],
-    places: Sequence[Place] = (),
-    pools: Sequence[Pool] = (),
+    places: Sequence[ExistingNode] = (),
+    pools: Sequence[NodePoolInput] = (),
     daemons: Sequence[Object] = (),
     promised: Mapping[str, str] | None = None,
-) -> Plan:
+) -> Results:
     """By Karpenter's rule."""
-    return simulate(Question(list(pods), places, pools, daemons, promised or {}))
+    return simulate(SchedulingInput(list(pods), places, pools, daemons, promised or {}))
 
 
-def cheapest(pods: Iterable[Object], *pools: Pool) -> Plan:
+def cheapest(pods: Iterable[Object], *pools: NodePoolInput) -> Results:
     """By the rule, and then made cheaper."""
-    question = Question(list(pods), pools=pools)
+    question = SchedulingInput(list(pods), node_pools=pools)
     return improve(question, simulate(question))[0]

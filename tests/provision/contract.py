@@ -10,16 +10,16 @@ from typing import Any, Protocol
 
 import pytest
 
-from shoal.kinds.karpenter import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from shoal.kinds.karpenter.karpenter import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from shoal.objects.errors import ShoalError
-from shoal.provision.cloudprovider import (
+from shoal.provision.cloudprovider.types import (
     CloudProvider,
     CreateError,
     Instance,
     InsufficientCapacity,
+    LaunchPending,
     NodeClaimNotFound,
     NodeClassNotReady,
-    NotYet,
     ProviderError,
     UnevaluatedNodePool,
 )
@@ -64,7 +64,7 @@ async def created(stage: Stage, claim: Object) -> Instance:
     for _ in range(TURNS):
         try:
             return await stage.provider.create(stage.cluster, await stage.now(claim))
-        except NotYet:
+        except LaunchPending:
             await stage.turn()
     raise AssertionError(f"no machine comes for {await stage.now(claim)}")
 
@@ -73,7 +73,7 @@ async def deleted(stage: Stage, claim: Object) -> None:
     for _ in range(TURNS):
         try:
             await stage.provider.delete(stage.cluster, await stage.now(claim))
-        except NotYet:
+        except LaunchPending:
             pass
         except NodeClaimNotFound:
             return
@@ -89,7 +89,7 @@ class Create:
         assert found.provider_id
         assert found.allocatable["cpu"] >= 1000
         assert {INSTANCE_TYPE, CAPACITY_TYPE, ZONE} <= set(found.labels)
-        assert not found.going
+        assert not found.deleting
 
     async def test_is_the_same_machine_every_time_whoever_asks(self, stage: Stage) -> None:
         claim = await stage.claim("one")
@@ -125,7 +125,7 @@ class Create:
             await created(stage, await stage.claim("one", of="missing"))
 
     def test_the_errors_are_told_apart(self) -> None:
-        kinds = (InsufficientCapacity, NodeClassNotReady, NodeClaimNotFound, UnevaluatedNodePool, NotYet)
+        kinds = (InsufficientCapacity, NodeClassNotReady, NodeClaimNotFound, UnevaluatedNodePool, LaunchPending)
         assert len({kind.reason for kind in kinds}) == len(kinds)
         assert all(issubclass(kind, ProviderError) and issubclass(kind, ShoalError) for kind in kinds)
         failed = CreateError("QuotaExceeded", "no more than 3")
@@ -161,7 +161,7 @@ class Delete:
         for position in (0, 2):
             kept = stage.provider.get(stage.cluster, await stage.now(claims[position]))
             assert kept is not None
-            assert (kept.provider_id, kept.going) == (found[position].provider_id, False)
+            assert (kept.provider_id, kept.deleting) == (found[position].provider_id, False)
 
     async def test_is_finished_by_whoever_comes_after(self, stage: Stage) -> None:
         claim = await stage.claim("one")
@@ -192,7 +192,7 @@ class Get:
     async def test_foresees_what_is_to_come(self, stage: Stage) -> None:
         claim = await stage.claim("one")
         for _ in range(TURNS):
-            expected = stage.provider.foresee(stage.cluster, await stage.now(claim))
+            expected = stage.provider.expected_instance(stage.cluster, await stage.now(claim))
             if expected is not None:
                 break
             await stage.turn()

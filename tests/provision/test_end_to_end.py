@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from bench.provision_watch import Watched
-from shoal.client.requests import Kind
+from bench.provision_watch import BudgetWatcher
+from shoal.client.rest import GroupVersionResource
 from shoal.objects.conditions import condition_is
 from shoal.provision.pods import is_provisionable
-from shoal.provision.provisioning.planning import Planner
-from shoal.provision.simulation.model import Plan, Question
-from shoal.provision.solver.report import Report
-from shoal.provision.view import CLAIMS, PODS, POOLS
+from shoal.provision.provisioning.node_planner import Planner
+from shoal.provision.simulation.model import Results, SchedulingInput
+from shoal.provision.solver.report import OptimizationReport
+from shoal.provision.state import NODE_CLAIMS, NODE_POOLS, PODS
 from tests.provision.disruption.stage import DEPLOYMENTS, PDBS, TYPE, Stage, stage
 from tests.provision.hosted import SIZES, deployment, pod
 
@@ -34,12 +34,12 @@ LEAST_READY, BUDGET, CPU = 5, "2", 5000
 
 
 @asynccontextmanager
-async def watching(found: Stage, watched: Watched) -> AsyncIterator[None]:
-    async def read(kind: Kind, told: Callable[[Object, float], None]) -> None:
+async def watching(found: Stage, watched: BudgetWatcher) -> AsyncIterator[None]:
+    async def read(kind: GroupVersionResource, told: Callable[[Object, float], None]) -> None:
         async for event in found.hosted.watch(kind, query={"timeoutSeconds": "86400"}):
             told(event, found.given.clock.now())
 
-    tasks = [asyncio.create_task(read(PODS, watched.pod)), asyncio.create_task(read(CLAIMS, watched.claim))]
+    tasks = [asyncio.create_task(read(PODS, watched.pod)), asyncio.create_task(read(NODE_CLAIMS, watched.claim))]
 
     async def caught_up() -> bool:
         pods, claims = await found.pods(), await found.claims()
@@ -94,10 +94,10 @@ async def test_pods_come_and_leave_a_price_changes_and_a_template(tmp_path: Path
         spec = {"minAvailable": LEAST_READY, "selector": {"matchLabels": STORY}}
         body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "story"}, "spec": spec}
         await found.hosted.create(PDBS, body, "default")
-        watched = Watched(LEAST_READY, BUDGET, CPU)
+        watched = BudgetWatcher(LEAST_READY, BUDGET, CPU)
         async with watching(found, watched):
             for name, replicas in FEW.items():
-                await found.hosted.merge(DEPLOYMENTS, name, {"spec": {"replicas": replicas}}, "default")
+                await found.hosted.merge_patch(DEPLOYMENTS, name, {"spec": {"replicas": replicas}}, "default")
             # Five CPU are asked for, nodes have an even number: nothing is cheaper.
             await at_rest(found, lambda claims: cost(claims) == 0.12, FEW)
 
@@ -105,7 +105,7 @@ async def test_pods_come_and_leave_a_price_changes_and_a_template(tmp_path: Path
             await at_rest(found, lambda claims: types(claims) == ["medium", "medium"], FEW)
 
             template = {"template": {"metadata": {"labels": {"team": "blue"}}}}
-            await found.hosted.merge(POOLS, "default", {"spec": template})
+            await found.hosted.merge_patch(NODE_POOLS, "default", {"spec": template})
 
             def rolled(claims: list[Object]) -> bool:
                 labels = [each["metadata"]["labels"] for each in claims]
@@ -121,18 +121,18 @@ async def test_what_the_scheduler_fills_otherwise_than_planned_is_planned_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = Planner.plan
-    wrong: list[Plan] = []
+    wrong: list[Results] = []
     async with stage(tmp_path, ("small",)) as found:
 
-        async def plan(self: Planner, question: Question) -> tuple[Plan, Report | None]:
+        async def plan(self: Planner, question: SchedulingInput) -> tuple[Results, OptimizationReport | None]:
             """The first takes a while, and puts both pods where only one of them fits."""
             answer, report = await original(self, question)
-            if wrong or len(answer.claims) != 2:
+            if wrong or len(answer.new_node_claims) != 2:
                 return answer, report
             wrong.append(answer)
             found.given.clock.step(1.0)
-            first, second = answer.claims
-            return replace(answer, claims=(replace(first, pods=(*first.pods, *second.pods)),)), report
+            first, second = answer.new_node_claims
+            return replace(answer, new_node_claims=(replace(first, pods=(*first.pods, *second.pods)),)), report
 
         monkeypatch.setattr(Planner, "plan", plan)
         for name in ("one", "two"):

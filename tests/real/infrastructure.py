@@ -13,14 +13,14 @@ from types import TracebackType
 from typing import Any
 
 from shoal.client.kubeconfig import load
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import Unreachable
-from shoal.kinds.embedded import node, provider_id
-from shoal.kinds.simulated import LABEL
+from shoal.kinds.clusterapi.embedded import new_node, provider_id
+from shoal.kinds.clusterapi.simulated_node import SIMULATED_LABEL
 from shoal.objects.errors import AlreadyExists, NotFound, StatusError
 
-MACHINES = Kind("infrastructure.cluster.x-k8s.io", "v1alpha1", "embeddedmachines")
-NODES = Kind("", "v1", "nodes", namespaced=False)
+MACHINES = GroupVersionResource("infrastructure.cluster.x-k8s.io", "v1alpha1", "embeddedmachines")
+NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
 Object = dict[str, Any]
 
 
@@ -54,7 +54,7 @@ class Infrastructure:
         for name, machine in wanted.items():
             if not (machine["spec"].get("providerID") or "deletionTimestamp" in machine["metadata"]):
                 await self._start(machines, nodes, name, machine)
-        for found in (await nodes.list_all(NODES, labels=f"{LABEL}=true"))[0]:
+        for found in (await nodes.list_all(NODES, labels=f"{SIMULATED_LABEL}=true"))[0]:
             metadata = found["metadata"]
             if metadata["name"] not in wanted and "deletionTimestamp" not in metadata:
                 with suppress(NotFound):
@@ -62,9 +62,9 @@ class Infrastructure:
 
     async def _start(self, machines: Client, nodes: Client, name: str, machine: Object) -> None:
         namespace = machine["metadata"]["namespace"]
-        made = node(machine, "v1.36.4", labels={LABEL: "true"}, annotations={}, taints=())
+        made = new_node(machine, "v1.36.4", labels={SIMULATED_LABEL: "true"}, annotations={}, taints=())
         with suppress(AlreadyExists):
             await nodes.create(NODES, made)
         status = {"status": {"initialization": {"provisioned": True}}}
-        await machines.merge(MACHINES, name, status, namespace, "status")
-        await machines.merge(MACHINES, name, {"spec": {"providerID": provider_id(namespace, name)}}, namespace)
+        await machines.merge_patch(MACHINES, name, status, namespace, "status")
+        await machines.merge_patch(MACHINES, name, {"spec": {"providerID": provider_id(namespace, name)}}, namespace)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.capi.management import HEALTH_CHECK, ONE_FILE, Management, condition
+from tests.capi.management_cluster import HEALTH_CHECK, ONE_FILE, Management, condition
 from tests.real.building import built
 from tests.serving import HANG, Server
 

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from shoal.objects.rules.places import places
+from shoal.objects.celvalidation.compiled_rules import build_rule_tree
 from tests.objects.cel.expressions import expression
 from tests.objects.cel.samples import OBJECT, SCHEMA
 from tests.real.building import built
@@ -50,16 +50,16 @@ def theirs(answer: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def ours(source: str) -> tuple[Any, ...]:
-    place = places(schema(source))
+    place = build_rule_tree(schema(source))
     assert place is not None
-    assert place.declared is not None
+    assert place.decl_type is not None
     rule = place.rules[0]
     if rule.program is None:
         return ("refused", rule.error)
-    found = rule.program.evaluate([place.declared.read(OBJECT), None], LIMIT)
+    found = rule.program.evaluate([place.decl_type.convert_value(OBJECT), None], LIMIT)
     if found.error is not None:
-        return (str(found.error), rule.cost)
-    return (found.value, found.cost, rule.cost)
+        return (str(found.error), rule.estimated_cost)
+    return (found.value, found.cost, rule.estimated_cost)
 
 
 def test_agreement() -> None:

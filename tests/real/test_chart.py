@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from bench.peer import KubeApiserver
-from shoal.assemble.syncer_manifest import rules
-from shoal.fleet.bundle.objects import Plan, bundle
-from shoal.kinds.workload import DEFAULT_RESOURCES
+from shoal.assemble.commands.syncer_manifest import cluster_role_rules
+from shoal.fleet.bundle.objects import BundleSpec, bundle_objects
+from shoal.kinds.workload.workloadcluster import DEFAULT_RESOURCES
 from tests.packages.manifests import CHART, Object, check_arguments, containers, dry_run, id_of, plain, pod_of, read
 from tests.real.building import built, program
 from tests.serving import HANG, Server, fresh_cluster
@@ -197,11 +197,11 @@ def test_what_runs_is_what_the_plain_manifests_run(helm: Helm) -> None:
     hub["containers"][0]["args"] = hub["containers"][0]["args"][:-2]
     assert "--no-worker-processes" in hub["containers"][0]["args"][-1], "then comes the image for workers"
     assert hub == pod_of(files["hub"], "shoal-hub")
-    assert pod_of(chart, "shoal-worker-far") == pod_of(bundle(Plan("far")), "shoal-worker-far")
+    assert pod_of(chart, "shoal-worker-far") == pod_of(bundle_objects(BundleSpec("far")), "shoal-worker-far")
     for part in ("syncer", "provisioner"):
         assert alike(pod_of(chart, f"shoal-{part}")) == alike(pod_of(files[part], f"shoal-{part}"))
     roles = {id_of(obj): obj["rules"] for obj in chart if obj["kind"] in ("ClusterRole", "Role")}
-    assert roles.pop("ClusterRole -/shoal-syncer") == rules(DEFAULT_RESOURCES)
+    assert roles.pop("ClusterRole -/shoal-syncer") == cluster_role_rules(DEFAULT_RESOURCES)
     wanted = {
         obj["kind"]: obj["rules"] for obj in files["provisioner"] if "rules" in obj and "-machines" not in id_of(obj)
     }

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from shoal.kinds.builtin import Builtin
-from tests.apiserver.test_kinds_every import KINDS, paths, sample
+from shoal.kinds.catalogue import BuiltinResource
+from tests.apiserver.test_every_kind import KINDS, paths, sample
 from tests.real.building import built
 from tests.real.cutting import cutting
 from tests.serving import (
@@ -182,5 +182,5 @@ def test_survey(profiled: Cluster, tmp_path: Path, profile: str) -> None:
     assert report["counts"]["definitions"] > 20
 
 
-def group_resource(builtin: Builtin) -> str:
+def group_resource(builtin: BuiltinResource) -> str:
     return f"{builtin.plural}.{builtin.group}" if builtin.group else builtin.plural

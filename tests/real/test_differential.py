@@ -17,7 +17,7 @@ from typing import cast
 import pytest
 
 from bench.peer import KubeApiserver
-from shoal.kinds.storage import SIMULATED_CLASS, simulated_class
+from shoal.kinds.storage.storage import SIMULATED_CLASS, simulated_storage_class
 from tests.real.building import program
 from tests.real.differential import generated, kinds, written
 from tests.real.differential.asking import PATIENCE, Ask, Side, Story
@@ -45,7 +45,7 @@ class Peer(KubeApiserver):
 
 def _default_class(real: Side) -> None:
     """What Shoal has from the start and new claims are changed by; its admission has seen it when one is."""
-    real.ask(Ask("POST", "/apis/storage.k8s.io/v1/storageclasses", simulated_class()))
+    real.ask(Ask("POST", "/apis/storage.k8s.io/v1/storageclasses", simulated_storage_class()))
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}}
     claim = Ask("POST", f"{CLAIMS}?dryRun=All", {"metadata": {"name": "x"}, "spec": spec})
     end = time.monotonic() + PATIENCE
@@ -61,7 +61,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side
         peer.start()
         with tempfile.TemporaryDirectory(prefix="shoal-test-") as directory:
             server = Server(Path(directory), root_profile="cluster")
-            server.call(server.shoal._loops.stop())
+            server.call(server.shoal._controllers.stop())
             real = Side("127.0.0.1", peer.port, peer.token)
             _default_class(real)
             yield real, Side("127.0.0.1", server.port, server.token)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.apiserver.certificates import Authority
+from shoal.apiserver.pki.ca import CertificateAuthority
 from tests.etcd import Etcd, client_files, guarded_etcd, running_etcd
 from tests.faults.processes import HANG, Up
 from tests.real.hubs import flags, hub, refused, short_directory, with_etcd_on_path
@@ -50,7 +50,7 @@ def eventually(check: Callable[[], bool]) -> None:
 
 def test_wrong_certificates(tmp_path: Path) -> None:
     with guarded_etcd(tmp_path) as (etcd, authority):
-        stranger = Authority(tmp_path / "stranger")
+        stranger = CertificateAuthority(tmp_path / "stranger")
         (tmp_path / "other").mkdir()
         ours, theirs = client_files(authority, tmp_path), client_files(stranger, tmp_path / "other")
         trusted, foreign = str(authority.directory / "ca.crt"), str(stranger.directory / "ca.crt")

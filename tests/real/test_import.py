@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from shoal.sync.loops import SyncSettings
-from tests.apiserver.test_kinds_every import KINDS, paths, sample
+from shoal.sync.controllers import SyncSettings
+from tests.apiserver.test_every_kind import KINDS, paths, sample
 from tests.real.hubs import KubectlAt
 from tests.real.kubernetes import Kubernetes, needs_kubernetes
 from tests.real.programs import Kubectl, definition, kubectls, manifest
 from tests.serving import WIDGETS, Cluster, Server, fresh_cluster
-from tests.sync.hubs import own_hub
+from tests.sync.hub_server import own_hub
+from tests.sync.sync_environment import IMPORTS, SCHEMAS, WORKLOAD_CLUSTERS, condition, deployment, workload_cluster
 from tests.sync.test_apis import ready, register
-from tests.sync.world import IMPORTS, SCHEMAS, WORKLOAD_CLUSTERS, condition, deployment, workload_cluster
 
 Object = dict[str, Any]
 

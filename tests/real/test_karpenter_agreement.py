@@ -12,11 +12,11 @@ from typing import Any
 import orjson
 import pytest
 
-from shoal.fit.resources import amounts
-from shoal.kinds.karpenter import weight
-from shoal.provision.simulation.model import Pool, Question
-from shoal.provision.simulation.rule import simulate
-from shoal.provision.simulator.fake import default, increasing
+from shoal.fit.resources import parse_amounts
+from shoal.kinds.karpenter.karpenter import nodepool_weight
+from shoal.provision.simulation.model import NodePoolInput, SchedulingInput
+from shoal.provision.simulation.simulate import simulate
+from shoal.provision.simulator.fake import fake_types, increasing_fake_types
 from tests.provision.scenarios.words import (
     ARCH,
     CAPACITY,
@@ -100,21 +100,26 @@ def question(seed: int) -> Object:
     dice = random.Random(seed)
     pools = [some_pool(dice, number) for number in range(dice.choice([1, 1, 2, 3]))]
     pools.sort(key=lambda each: each["metadata"]["name"], reverse=True)
-    pools.sort(key=weight, reverse=True)
+    pools.sort(key=nodepool_weight, reverse=True)
     kinds = [kind_of_pod(dice) for _ in range(dice.choice([1, 2, 4, 8]))]
     asked = [pod(**dice.choice(kinds)) for _ in range(dice.choice([1, 3, 6, 10, 20]))]
     return {"increasing": dice.choice([0, 0, INCREASING]), "pools": pools, "pods": asked}
 
 
 def answer(asked: Object) -> Object:
-    types = increasing(INCREASING) if asked["increasing"] else default()
-    pools = [Pool(each, types, {"nodes": 0}, amounts(each["spec"].get("limits"))) for each in asked["pools"]]
-    plan = simulate(Question(tuple(asked["pods"]), pools=tuple(pools)))
+    types = increasing_fake_types(INCREASING) if asked["increasing"] else fake_types()
+    pools = [
+        NodePoolInput(each, types, {"nodes": 0}, parse_amounts(each["spec"].get("limits"))) for each in asked["pools"]
+    ]
+    plan = simulate(SchedulingInput(tuple(asked["pods"]), node_pools=tuple(pools)))
     claims = [
         {"pool": each.pool, "types": list(each.types), "pods": [one["metadata"]["name"] for one in each.pods]}
-        for each in plan.claims
+        for each in plan.new_node_claims
     ]
-    return {"claims": claims, "failures": [one["metadata"]["name"] for one, _ in (*plan.failures, *plan.waiting)]}
+    return {
+        "claims": claims,
+        "failures": [one["metadata"]["name"] for one, _ in (*plan.failures, *plan.awaiting_reservation)],
+    }
 
 
 def compared(found: Object) -> tuple[list[Any], list[str]]:

@@ -19,27 +19,27 @@ from typing import Any
 import pytest
 import yaml
 
-from shoal.assemble.controllers import served
-from shoal.capi.providers.kind.answers import Problem
+from shoal.assemble.commands.controllers import wait_until_served
+from shoal.capi.informers import CLUSTERS, SECRETS
 from shoal.capi.providers.kind.command import ENGINES, KindCommand
 from shoal.capi.providers.kind.controller import KIND_CLUSTERS
-from shoal.capi.providers.kind.identity import marker_of
-from shoal.capi.resources import CLUSTERS, SECRETS
+from shoal.capi.providers.kind.errors import KindError
+from shoal.capi.providers.kind.identity import owner_uid_of
 from shoal.client.kubeconfig import load
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import SystemClock
-from shoal.kinds import capi, embedded, kindcluster
-from shoal.kinds.own import definition_texts
+from shoal.kinds.clusterapi import capi, embedded, kindcluster
+from shoal.kinds.shoal_crds import crd_manifests
 from shoal.objects.errors import Invalid
-from tests.capi.kind.place import Place, kind_cluster
-from tests.capi.kind.standin import Standin
+from tests.capi.kind.fake_kind import Standin
+from tests.capi.kind.kind_environment import Place, kind_cluster
 from tests.capi.kind.test_kinds import EXAMPLES
 from tests.controlplane.world import world
 from tests.real.building import program
 from tests.real.commands import shoal
 from tests.real.kubernetes import Kubernetes, needs_kubernetes
 
-DEFINITIONS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+DEFINITIONS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 KIND = program("kind")
 IMAGE = "SHOAL_KIND_IMAGE"
 """Names a node image that the engine has; without, the newest kindest/node that it has is taken."""
@@ -80,7 +80,7 @@ def bare(place: Place, engine: str = "") -> KindCommand:
 
 async def test_without_an_engine_it_fails_cleanly_and_can_be_deleted(place: Place) -> None:
     command = bare(place)
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(KindError) as raised:
         await command.clusters()
     assert raised.value.reason == "EngineUnavailable"
     place.start(command=command)
@@ -166,7 +166,7 @@ async def test_a_real_cluster_from_its_creation_to_its_end(place: Place) -> None
         obj = await patiently(place, "a")
         secret = await place.secret(f"{name}-config")
         assert secret is not None
-        assert await marker_of(base64.b64decode(secret["data"]["config"]).decode()) == obj["metadata"]["uid"]
+        assert await owner_uid_of(base64.b64decode(secret["data"]["config"]).decode()) == obj["metadata"]["uid"]
         assert name in await command.clusters()
         await place.delete("a")
         await place.gone("a")
@@ -186,12 +186,16 @@ def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]
 
 async def defined(client: Client) -> None:
     """The definitions that `shoal crds` prints, as far as these loops need them; served."""
-    for definition in map(yaml.safe_load, definition_texts("root")):
+    for definition in map(yaml.safe_load, crd_manifests("root")):
         group = definition["spec"]["group"]
         if group in (capi.GROUP, embedded.GROUP, kindcluster.GROUP):
             await client.create(DEFINITIONS, definition)
             names = definition["spec"]["names"]
-            await served(client, Kind(group, definition["spec"]["versions"][0]["name"], names["plural"]), SystemClock())
+            await wait_until_served(
+                client,
+                GroupVersionResource(group, definition["spec"]["versions"][0]["name"], names["plural"]),
+                SystemClock(),
+            )
 
 
 async def eventually(look: Callable[[], Awaitable[Any]]) -> None:

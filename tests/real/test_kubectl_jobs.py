@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.controlplane.jobs.running import cluster_with_node
+from tests.controlplane.jobs.crash_harness import cluster_with_node
 from tests.real.programs import Kubectl
 from tests.serving import Cluster, Server
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.controlplane.simulated import simulated_cluster
+from tests.controlplane.simulated_nodes import simulated_cluster
 from tests.controlplane.workloads import Object, template
 from tests.real.programs import Kubectl
 from tests.serving import Cluster, Server

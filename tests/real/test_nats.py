@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from shoal.client.requests import Client
+from shoal.client.rest import Client
 from shoal.clock import SystemClock
 from shoal.fleet.bus import subjects
-from shoal.fleet.bus.envelope import GONE, PUT, RELEASED, STATUS, Event, encode, headers
+from shoal.fleet.bus.cloudevents import DELETED_ACK, PUT, RELEASED, STATUS, BusEvent, encode_event, event_headers
 from shoal.fleet.bus.interface import message_of
-from shoal.fleet.bus.jetstream import BusError, Lost, Session, check_bus, connected
+from shoal.fleet.bus.jetstream import BusError, BusUnavailable, JetStreamSession, check_bus, connect
 from shoal.fleet.bus.settings import BusSettings
-from shoal.fleet.joining.controller import ensure_home
-from shoal.fleet.loops import fleet_hub_loops
+from shoal.fleet.controllers import new_hub_controllers
+from shoal.fleet.join.controller import ensure_worker_namespace
 from shoal.fleet.publisher.controller import Publisher
 from shoal.fleet.resources import LOGICAL_CLUSTERS, MANAGED_CLUSTERS, SECRETS
 from tests.faults.processes import Up
@@ -49,7 +49,7 @@ class OverNats(Fleet):
 
     async def start_hub(self) -> None:
         self._loops = AsyncExitStack()
-        await self._loops.enter_async_context(running(fleet_hub_loops(self.hub, self.clock, self.bus)))
+        await self._loops.enter_async_context(running(new_hub_controllers(self.hub, self.clock, self.bus)))
 
     async def stop_hub(self) -> None:
         await self._loops.aclose()
@@ -83,7 +83,7 @@ async def fleet_over(directory: Path, bus: BusSettings) -> AsyncIterator[OverNat
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         hub = await stack.enter_async_context(server(directory / "hub", clock))
-        await ensure_home(hub)
+        await ensure_worker_namespace(hub)
         made = OverNats(directory, hub, clock, stack)
         made.bus = bus
         await made.start_hub()
@@ -99,7 +99,7 @@ async def provide(fleet: OverNats, name: str) -> None:
 
 
 async def resize(fleet: OverNats, name: str, nodes: int) -> None:
-    await fleet.hub.merge(MANAGED_CLUSTERS, name, {"spec": {"nodes": nodes}}, "default")
+    await fleet.hub.merge_patch(MANAGED_CLUSTERS, name, {"spec": {"nodes": nodes}}, "default")
 
 
 async def test_three_workers_whatever_breaks(tmp_path: Path, nats: Nats) -> None:
@@ -166,12 +166,12 @@ async def nothing_left_over(fleet: OverNats, names: set[str]) -> None:
 async def last_messages(bus: BusSettings, hub: str) -> dict[tuple[str, str], Object]:
     """By worker and name."""
     found: dict[tuple[str, str], Object] = {}
-    async with connected(bus, "test") as session:
-        stream, everything = subjects.stream_name(hub, subjects.CLUSTERS), subjects.of_all(hub, subjects.CLUSTERS)
+    async with connect(bus, "test") as session:
+        stream, everything = subjects.stream_name(hub, subjects.CLUSTERS), subjects.all_subjects(hub, subjects.CLUSTERS)
         consumer, pending = await session.consumer(stream, everything)
         if pending:
             async for delivered in session.follow(stream, consumer):
-                where = subjects.split(delivered.subject)
+                where = subjects.parse_subject(delivered.subject)
                 assert where is not None
                 found[where[0], where[1][1]] = json.loads(delivered.data)
                 if not delivered.pending:
@@ -222,7 +222,7 @@ async def test_only_what_changed_is_published_and_carried(tmp_path: Path, nats: 
         await resize(fleet, "c7", 1)
         await resize(fleet, "c7", 2)
         publisher = Publisher(fleet.hub, fleet.clock, nats.bus)
-        async with running([publisher.loop]):
+        async with running([publisher.controller]):
 
             async def sent() -> bool:
                 return publisher.published == 1
@@ -251,7 +251,7 @@ async def test_who_it_was_taken_from_is_told(tmp_path: Path, nats: Nats) -> None
         before = bound["status"]["assignedWorker"]
         after = "w2" if before == "w1" else "w1"
         moved = {"status": {"assignedWorker": after, "epoch": bound["status"]["epoch"] + 1}}
-        await fleet.hub.merge(MANAGED_CLUSTERS, "east", moved, "default", "status")
+        await fleet.hub.merge_patch(MANAGED_CLUSTERS, "east", moved, "default", "status")
         await provision(fleet.own[after], "east")
         hub = await fleet.id()
 
@@ -275,19 +275,19 @@ async def test_a_worker_that_lies_changes_nothing(tmp_path: Path, nats: Nats) ->
         hub = await fleet.id()
         name = ("default", "east")
 
-        async with connected(nats.bus, "liar") as session:
+        async with connect(nats.bus, "liar") as session:
 
             async def say(kind: str, worker: str, data: Object | None, under: str = "") -> None:
-                mark = message_of(await fleet.get("east")).mark
-                event = Event(kind, hub, worker, name, mark, data)
-                await session.publish(under or event.subject, encode(event, NOW), headers(event))
+                mark = message_of(await fleet.get("east")).version
+                event = BusEvent(kind, hub, worker, name, mark, data)
+                await session.publish(under or event.subject, encode_event(event, NOW), event_headers(event))
 
             before = await fleet.get("east")
             lie = {**before["status"], "phase": "Failed"}
             await say(STATUS, "w2", lie)  # under its own name, about a cluster of w1
-            theirs = subjects.of_cluster(hub, subjects.STATUS, "w2", name)
+            theirs = subjects.cluster_subject(hub, subjects.STATUS, "w2", name)
             await say(STATUS, "w1", lie, under=theirs)  # in the name of w1, where w2 may publish
-            await say(GONE, "w1", None)  # it is not being deleted
+            await say(DELETED_ACK, "w1", None)  # it is not being deleted
             stolen = {**before["status"], "assignedWorker": "w2"}
             await say(STATUS, "w1", stolen)  # giving it away
             await session.publish(theirs, b"{", {})
@@ -297,11 +297,11 @@ async def test_a_worker_that_lies_changes_nothing(tmp_path: Path, nats: Nats) ->
         await fleet.settled({"east": 0})
 
 
-async def all_heard(session: Session, hub: str) -> None:
+async def all_heard(session: JetStreamSession, hub: str) -> None:
     stream = subjects.stream_name(hub, subjects.STATUS)
 
     async def heard() -> bool:
-        info = await session._stream.consumer_info(stream, subjects.HUB)
+        info = await session._jetstream.consumer_info(stream, subjects.HUB_CONSUMER)
         return not info.num_pending and not info.num_ack_pending
 
     await eventually(heard)
@@ -350,15 +350,17 @@ async def test_permissions_hold_a_worker_to_its_own_subjects(tmp_path: Path) -> 
             await fleet.settled({"east": 0})
             await fleet.hub.delete(MANAGED_CLUSTERS, "east", "default")
             await fleet.settled({})
-            async with connected(as_w1, "worker-w1") as session:
+            async with connect(as_w1, "worker-w1") as session:
                 stream = subjects.stream_name(identity, subjects.CLUSTERS)
                 for consumer, worker in (("worker-w1", "w2"), ("worker-w2", "w2")):
-                    with pytest.raises(Lost):
+                    with pytest.raises(BusUnavailable):
                         await session.consumer(
-                            stream, subjects.of_worker(identity, subjects.CLUSTERS, worker), consumer
+                            stream, subjects.worker_subjects(identity, subjects.CLUSTERS, worker), consumer
                         )
-                with pytest.raises(Lost):
-                    await session.publish(subjects.of_cluster(identity, subjects.STATUS, "w2", ("a", "b")), b"", {})
+                with pytest.raises(BusUnavailable):
+                    await session.publish(
+                        subjects.cluster_subject(identity, subjects.STATUS, "w2", ("a", "b")), b"", {}
+                    )
 
 
 async def hub_of(client: Client) -> str:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from shoal.clock import SystemClock
-from shoal.fleet.bus.nats import NatsBus
-from shoal.fleet.loops import Runnable
+from shoal.fleet.bus.nats_bus import NatsBus
+from shoal.fleet.controllers import FleetRunnable
 from shoal.fleet.publisher.controller import Publisher
-from shoal.fleet.receiver.controller import Receiver
+from shoal.fleet.receiver.controller import StatusReceiver
 from tests.fleet.bus.contract import WORKER, BusContract, Line, followed
 from tests.fleet.fleets import as_worker, running, server
 from tests.real.bus import NATS, nats_server, wire
@@ -24,7 +24,10 @@ class TestNats(BusContract):
         clock = SystemClock()
         with nats_server(tmp_path) as nats:
             async with server(tmp_path / "hub") as hub, wire(nats.port) as link:
-                loops: list[Runnable] = [Publisher(hub, clock, nats.bus).loop, Receiver(hub, clock, nats.bus).loop]
+                loops: list[FleetRunnable] = [
+                    Publisher(hub, clock, nats.bus).controller,
+                    StatusReceiver(hub, clock, nats.bus).controller,
+                ]
                 async with running(loops):
                     bus = NatsBus(as_worker(hub, WORKER), WORKER, clock, link.bus)
                     async with followed(Line(hub, bus, link.cut, link.restore)) as line:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet_story.apart import Apart
-from tests.fleet_story.cuts import carries_what_changed, survives_cuts
+from tests.fleet_story.fleet_processes import Apart
+from tests.fleet_story.link_cuts import carries_what_changed, survives_cuts
 from tests.fleet_story.links import Links
 from tests.real.bus import NATS, nats_server
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.policies import cases, scenes, wrong
+from tests.apiserver.policies import cases, invalid_specs, scenarios
 from tests.real.beside import PROGRAMS, beside
 from tests.real.building import program
 from tests.serving import Answer, Cluster, Server
@@ -84,10 +84,16 @@ def test_mutated_alike(ruled: Both, name: str) -> None:
 
 
 WRONG = [
-    *(("validatingadmissionpolicies", name, {**wrong.MATCH, **spec}) for name, spec in wrong.VALIDATING.items()),
-    *(("mutatingadmissionpolicies", name, {**wrong.MATCH, **spec}) for name, spec in wrong.MUTATING.items()),
-    *(("validatingadmissionpolicybindings", name, spec) for name, spec in wrong.BINDINGS.items()),
-    *(("mutatingadmissionpolicybindings", name, spec) for name, spec in wrong.BINDINGS.items()),
+    *(
+        ("validatingadmissionpolicies", name, {**invalid_specs.MATCH, **spec})
+        for name, spec in invalid_specs.VALIDATING.items()
+    ),
+    *(
+        ("mutatingadmissionpolicies", name, {**invalid_specs.MATCH, **spec})
+        for name, spec in invalid_specs.MUTATING.items()
+    ),
+    *(("validatingadmissionpolicybindings", name, spec) for name, spec in invalid_specs.BINDINGS.items()),
+    *(("mutatingadmissionpolicybindings", name, spec) for name, spec in invalid_specs.BINDINGS.items()),
 ]
 
 
@@ -103,13 +109,13 @@ def test_refused_alike(both: Both, plural: str, name: str, spec: Object) -> None
 @pytest.fixture(scope="module")
 def staged(both: Both) -> Both:
     for cluster in both:
-        scenes.set_up(cluster)
+        scenarios.set_up(cluster)
     for cluster in both:
-        cluster.eventually(partial(scenes.ready, cluster))
+        cluster.eventually(partial(scenarios.ready, cluster))
     return both
 
 
-@pytest.mark.parametrize("scene", scenes.SCENES)
+@pytest.mark.parametrize("scene", scenarios.SCENES)
 def test_asked_and_answered_alike(staged: Both, scene: str) -> None:
-    real, ours = ([told(answer) for answer in scenes.SCENES[scene](cluster)] for cluster in staged)
+    real, ours = ([told(answer) for answer in scenarios.SCENES[scene](cluster)] for cluster in staged)
     assert ours == real

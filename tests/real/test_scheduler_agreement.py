@@ -17,11 +17,11 @@ from zlib import crc32
 
 import pytest
 
-from shoal.controlplane.scheduler.company import Company
-from shoal.controlplane.scheduler.decide import SCHEDULER, banned, crowded, decide
-from shoal.controlplane.scheduler.home import Home
-from shoal.controlplane.scheduler.preempt import Claimant, is_hopeless, plan
-from shoal.controlplane.scheduler.shape import Shapes
+from shoal.controlplane.scheduler.cluster_scheduler import ClusterScheduler
+from shoal.controlplane.scheduler.decide import SCHEDULER, decide, fit_filter, static_filter
+from shoal.controlplane.scheduler.equivalence import EquivalenceClasses
+from shoal.controlplane.scheduler.interpod import InterPodState
+from shoal.controlplane.scheduler.preemption import Preemptor, find_preemption, is_unresolvable
 from tests.real.building import program
 from tests.real.scheduling import PRIORITIES, REAL, Object, Scenario, scenario
 from tests.serving import HANG, Cluster, Server, fresh_cluster
@@ -69,22 +69,26 @@ class Ours:
     """The same cluster, decided about by our functions."""
 
     def __init__(self) -> None:
-        self._shapes = Shapes()
-        self.home = Home(self._shapes, _dice)
+        self._shapes = EquivalenceClasses()
+        self.home = ClusterScheduler(self._shapes, _dice)
 
     def verdict(self, pod: Object) -> Verdict:
         ours = {**pod, "spec": {**pod["spec"], "schedulerName": SCHEDULER}}
-        shape, peer, snapshot = self._shapes.of(ours), self._shapes.peer(ours), self.home.snapshot
-        company = Company(shape, peer)
+        shape, peer, snapshot = self._shapes.classify(ours), self._shapes.peer(ours), self.home.snapshot
+        company = InterPodState(shape, peer)
         company.update(snapshot)
-        nodes = [node for node in snapshot.nodes.values() if node.present]
-        allowed = [node for node in nodes if not banned(shape, node)]
-        fit = {node.name for node in allowed if not crowded(shape, node) and not company.obstacle(node.labels)}
+        nodes = [node for node in snapshot.nodes.values() if node.exists]
+        allowed = [node for node in nodes if not static_filter(shape, node)]
+        fit = {node.name for node in allowed if not fit_filter(shape, node) and not company.reject_reason(node.labels)}
         victims: dict[str, set[str]] = {}
-        if not fit and not shape.meek:
-            claimant = Claimant(shape, ours["spec"].get("priority") or 0, company)
+        if not fit and not shape.never_preempts:
+            claimant = Preemptor(shape, ours["spec"].get("priority") or 0, company)
             for node in allowed:
-                found = None if is_hopeless(node, claimant) else plan(snapshot, [node.name], claimant, [], _dice)
+                found = (
+                    None
+                    if is_unresolvable(node, claimant)
+                    else find_preemption(snapshot, [node.name], claimant, [], _dice)
+                )
                 if found is not None:
                     victims[node.name] = {f"{each.key[0]}/{each.key[1]}" for each in found.victims}
         message = getattr(decide(nodes, shape, _dice, company), "message", "")
@@ -92,12 +96,12 @@ class Ours:
 
     def _as_a_whole(self, pod: Object) -> str:
         key = pod["metadata"]["namespace"], pod["metadata"]["name"]
-        self.home.see_pod(key, pod)
-        binds, evictions = self.home.choose(10), self.home.evictions()
-        self.home.see_pod(key, None)
+        self.home.on_pod(key, pod)
+        binds, evictions = self.home.schedule_pending(10), self.home.take_preemptions()
+        self.home.on_pod(key, None)
         for evict in evictions:
             for victim in evict.plan.victims:
-                self.home.not_evicted(victim)
+                self.home.eviction_failed(victim)
         return next((each.node for each in binds), "") or next((each.plan.node for each in evictions), "")
 
 
@@ -119,10 +123,10 @@ class Bench:
         for each in scenarios:
             for namespace in each.namespaces:
                 made = self.cluster.post("/api/v1/namespaces", namespace).ok()
-                self.ours.home.see_namespace(made["metadata"]["name"], made)
+                self.ours.home.on_namespace(made["metadata"]["name"], made)
             for node in each.nodes:
                 made = self.cluster.post("/api/v1/nodes", node).ok()
-                self.ours.home.see_node(made["metadata"]["name"], made)
+                self.ours.home.on_node(made["metadata"]["name"], made)
             for index, pod in enumerate(each.existing):
                 namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
                 self.cluster.post(f"/api/v1/namespaces/{namespace}/pods", pod).ok()
@@ -132,7 +136,7 @@ class Bench:
                 if (namespace, name) in each.leaving:
                     self.cluster.delete(_path(namespace, name)).ok()
                 made = self.cluster.get(_path(namespace, name)).ok()
-                self.ours.home.see_pod((namespace, name), made)
+                self.ours.home.on_pod((namespace, name), made)
 
     def compare(self, each: Scenario) -> None:
         for pod in each.pending:
@@ -146,9 +150,9 @@ class Bench:
             gone = before - self._pods(each)
             self._judge(f"{each.number} {name}", verdict, real, gone)
             for key in gone:
-                self.ours.home.see_pod((key.split("/")[0], key.split("/")[1]), None)
+                self.ours.home.on_pod((key.split("/")[0], key.split("/")[1]), None)
             if node:
-                self.ours.home.see_pod((namespace, name), real)
+                self.ours.home.on_pod((namespace, name), real)
             else:
                 self.cluster.delete(_path(namespace, name)).ok()
 

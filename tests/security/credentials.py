@@ -1,7 +1,7 @@
 """Every credential Shoal gives out, in one place: a hub, a worker's name, a hosted cluster and its processes' accounts.
 
-What each of them may do in depth is tried elsewhere: workers in `tests/fleet/joining`, syncers in
-`tests/sync/test_pull.py`, strangers in `tests/isolation`. Here is the table of docs/security.md.
+What each of them may do in depth is tried elsewhere: workers in `tests/fleet/join`, syncers in
+`tests/sync/test_pull_mode.py`, strangers in `tests/isolation`. Here is the table of docs/security.md.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 import yaml
 
-from shoal.assemble.jointokens import create_token
-from shoal.assemble.server import worker_user
-from shoal.client.requests import Client
+from shoal.assemble.server.api_server import worker_user
+from shoal.assemble.workers.join_tokens import create_token
+from shoal.client.rest import Client
 from shoal.clock import SystemClock
-from tests.isolation.people import administrator, token_for
+from tests.isolation.tenants import administrator, token_for
 from tests.serving import Answer, Cluster, Server, fresh_cluster
-from tests.sync.pulling import identity
-from tests.sync.world import WORKLOAD_CLUSTERS, World
+from tests.sync.pull_mode import identity
+from tests.sync.sync_environment import WORKLOAD_CLUSTERS, World
 
 Object = dict[str, Any]
 ROOT = Path(__file__).parent.parent.parent
@@ -102,7 +102,7 @@ class Credentials:
         self.mine, self.other = fresh_cluster(server, "cluster"), fresh_cluster(server, "cluster")
         self.cluster = f"{self.world.namespace}-secured"
         authenticator = server.shoal.server.core.authenticator
-        authenticator.accept(f"token-of-{WORKER}", worker_user(WORKER))
+        authenticator.add_static_token(f"token-of-{WORKER}", worker_user(WORKER))
         self.hub.post("/api/v1/namespaces", {"metadata": {"name": "shoal-system"}})
         worker = {"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "Worker", "spec": {}}
         self.hub.post(FLEET, {**worker, "metadata": {"name": WORKER}})

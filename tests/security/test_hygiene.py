@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.isolation.people import administrator
+from tests.isolation.tenants import administrator
 from tests.serving import Cluster, Server, fresh_cluster
 
 WORD = "open-sesame-4711"

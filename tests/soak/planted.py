@@ -9,53 +9,53 @@ from contextlib import contextmanager
 from typing import Any, cast
 from unittest.mock import patch
 
-from shoal.apiserver.cache import Change, Entry, Kind
-from shoal.apiserver.core import Call, Core
+from shoal.apiserver.cache.cacher import CachedObject, CacheEvent, ResourceCache
+from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.apiserver.verbs import READS
-from shoal.apiserver.verbs.watch import Watcher
-from shoal.assemble import instance
-from shoal.assemble.datadir import DataDir
-from shoal.assemble.store_settings import Opened, StoreSettings
-from shoal.assemble.stores import open_store
+from shoal.apiserver.verbs.watch import CacheWatcher
+from shoal.assemble.server import shoal_server
+from shoal.assemble.storage.config import OpenedStore, StoreSettings
+from shoal.assemble.storage.datadir import DataDir
+from shoal.assemble.storage.factory import open_store
 from shoal.objects.wire import Answer
+from shoal.store.decorator import StoreDecorator
 from shoal.store.interface import CompareFailed, Store
-from shoal.store.passing import PassingStore
 
 OURS = "core/configmaps/root/default/k"
 EVERY = 7
 
 
-class Losing(PassingStore):
+class Losing(StoreDecorator):
     """Some changes of an object are acknowledged, and written where nobody looks."""
 
     _count = itertools.count(1)
 
-    def put(self, key: str, value: bytes, expected: int) -> asyncio.Future[int]:
+    def put(self, key: str, value: bytes, expected_revision: int) -> asyncio.Future[int]:
         number = next(self._count)
-        if key.startswith(OURS) and expected and not number % EVERY:
+        if key.startswith(OURS) and expected_revision and not number % EVERY:
             return self._store.put(f"soak.shoal.dev/lost/root//{number}", value, 0)
-        return self._store.put(key, value, expected)
+        return self._store.put(key, value, expected_revision)
 
 
-class Unguarded(PassingStore):
+class Unguarded(StoreDecorator):
     """Who comes second overwrites what the first has written."""
 
-    def put(self, key: str, value: bytes, expected: int) -> asyncio.Future[int]:
+    def put(self, key: str, value: bytes, expected_revision: int) -> asyncio.Future[int]:
         try:
-            return self._store.put(key, value, expected)
+            return self._store.put(key, value, expected_revision)
         except CompareFailed as failed:
-            if not key.startswith(OURS) or not failed.current:
+            if not key.startswith(OURS) or not failed.current_revision:
                 raise
-            return self._store.put(key, value, failed.current)
+            return self._store.put(key, value, failed.current_revision)
 
 
-class Doubling(PassingStore):
+class Doubling(StoreDecorator):
     """A write is tried again although it was done."""
 
     _count = itertools.count(1)
 
-    def put(self, key: str, value: bytes, expected: int) -> asyncio.Future[int]:
-        first = self._store.put(key, value, expected)
+    def put(self, key: str, value: bytes, expected_revision: int) -> asyncio.Future[int]:
+        first = self._store.put(key, value, expected_revision)
         if not key.startswith(OURS) or next(self._count) % EVERY:
             return first
         return asyncio.ensure_future(self._again(first, key, value))
@@ -68,22 +68,22 @@ class Doubling(PassingStore):
 def store_of(made: Callable[[Store], Store]) -> Iterator[None]:
     """Servers that start meanwhile have that store around theirs."""
 
-    async def opened(directory: DataDir, settings: StoreSettings) -> Opened:
+    async def opened(directory: DataDir, settings: StoreSettings) -> OpenedStore:
         found = await open_store(directory, settings)
         found.store = made(found.store)
         return found
 
-    with patch.object(instance, "open_store", opened):
+    with patch.object(shoal_server, "open_store", opened):
         yield
 
 
 class Behind:
     """A kind as it is in a cache that has not seen the last change of an object."""
 
-    def __init__(self, kind: Kind, entry: Entry) -> None:
+    def __init__(self, kind: ResourceCache, entry: CachedObject) -> None:
         self._kind, self._entry = kind, entry
 
-    def get(self, cluster: str, namespace: str, name: str) -> Entry:
+    def get(self, cluster: str, namespace: str, name: str) -> CachedObject:
         return self._entry
 
     def __getattr__(self, name: str) -> Any:
@@ -95,40 +95,42 @@ def lagging() -> Iterator[None]:
     """Some reads are answered from a cache that is one change behind."""
     get, count = READS["get"], itertools.count(1)
 
-    def late(core: Core, call: Call) -> Answer:
-        last = next((change for change in reversed(call.kind.history) if change.last.name == call.name), None)
+    def late(core: ServerComponents, call: RequestContext) -> Answer:
+        last = next(
+            (change for change in reversed(call.resource_cache.history) if change.latest.name == call.name), None
+        )
         if last is not None and last.old is not None and _is_ours(last) and not next(count) % EVERY:
-            call.kind = cast(Kind, Behind(call.kind, last.old))
+            call.resource_cache = cast(ResourceCache, Behind(call.resource_cache, last.old))
         return get(core, call)
 
     with patch.dict(READS, {"get": late}):
         yield
 
 
-def _is_ours(change: Change) -> bool:
-    return change.last.namespace == "default" and change.last.name.startswith("k")
+def _is_ours(change: CacheEvent) -> bool:
+    return change.latest.namespace == "default" and change.latest.name.startswith("k")
 
 
 @contextmanager
 def skipping() -> Iterator[None]:
     """A watch leaves an event out now and then."""
-    deliver, count = Watcher.deliver, itertools.count(1)
+    deliver, count = CacheWatcher.deliver, itertools.count(1)
 
-    def some(self: Watcher, change: Change) -> None:
+    def some(self: CacheWatcher, change: CacheEvent) -> None:
         if not _is_ours(change) or next(count) % EVERY:
             deliver(self, change)
 
-    with patch.object(Watcher, "deliver", some):
+    with patch.object(CacheWatcher, "deliver", some):
         yield
 
 
 @contextmanager
 def swapping() -> Iterator[None]:
     """A watch tells of an event after the next one now and then."""
-    deliver, count = Watcher.deliver, itertools.count(1)
-    held: dict[Any, Change] = {}
+    deliver, count = CacheWatcher.deliver, itertools.count(1)
+    held: dict[Any, CacheEvent] = {}
 
-    def other_way_round(self: Watcher, change: Change) -> None:
+    def other_way_round(self: CacheWatcher, change: CacheEvent) -> None:
         if _is_ours(change) and self not in held and not next(count) % EVERY:
             held[self] = change
             return
@@ -137,5 +139,5 @@ def swapping() -> Iterator[None]:
         if before is not None:
             deliver(self, before)
 
-    with patch.object(Watcher, "deliver", other_way_round):
+    with patch.object(CacheWatcher, "deliver", other_way_round):
         yield

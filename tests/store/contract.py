@@ -14,29 +14,29 @@ import pytest
 from shoal.store.interface import (
     Compacted,
     CompareFailed,
-    Event,
     FutureRevision,
     KeyValue,
     Store,
+    StoreEvent,
     StoreUnavailable,
 )
 
 OpenStore = Callable[[], Awaitable[Store]]
 
 
-class Seen:
+class WatchRecorder:
     """A watch handler that records events and can be awaited."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[StoreEvent] = []
         self._more = asyncio.Event()
 
-    def __call__(self, events: Sequence[Event]) -> None:
+    def __call__(self, events: Sequence[StoreEvent]) -> None:
         assert events, "an empty delivery says nothing"
         self.events += events
         self._more.set()
 
-    async def until(self, revision: int) -> list[Event]:
+    async def wait_for_revision(self, revision: int) -> list[StoreEvent]:
         async with asyncio.timeout(30):
             while not self.events or self.events[-1].revision < revision:
                 self._more.clear()
@@ -44,11 +44,11 @@ class Seen:
         return self.events
 
 
-async def state(store: Store, revision: int = 0) -> dict[str, bytes]:
+async def read_state(store: Store, revision: int = 0) -> dict[str, bytes]:
     return {key: value for key, value, _ in (await store.range("", revision=revision))[0]}
 
 
-async def refused(write: Callable[[], asyncio.Future[int]]) -> CompareFailed:
+async def compare_failure_of(write: Callable[[], asyncio.Future[int]]) -> CompareFailed:
     with pytest.raises(CompareFailed) as failed:
         await write()
     return failed.value
@@ -58,7 +58,7 @@ class StoreContract:
     # --- writing ---
 
     async def test_a_fresh_store_has_a_revision_and_nothing_in_it(self, store: Store) -> None:
-        assert store.revision == store.compacted >= 1
+        assert store.revision == store.compacted_revision >= 1
         assert await store.range("") == ([], store.revision)
         assert await store.get("/a") is None
 
@@ -81,24 +81,24 @@ class StoreContract:
 
     async def test_create_fails_where_something_is(self, store: Store) -> None:
         revision = await store.put("/a", b"one", 0)
-        failed = await refused(lambda: store.put("/a", b"two", 0))
-        assert (failed.key, failed.current) == ("/a", revision)
+        failed = await compare_failure_of(lambda: store.put("/a", b"two", 0))
+        assert (failed.key, failed.current_revision) == ("/a", revision)
         assert str(failed) == f"/a is at revision {revision}"
         assert await store.get("/a") == KeyValue("/a", b"one", revision)
 
     async def test_update_and_delete_fail_on_another_revision(self, store: Store) -> None:
         old = await store.put("/a", b"one", 0)
         new = await store.put("/a", b"two", old)
-        assert (await refused(lambda: store.put("/a", b"three", old))).current == new
-        assert (await refused(lambda: store.delete("/a", old))).current == new
+        assert (await compare_failure_of(lambda: store.put("/a", b"three", old))).current_revision == new
+        assert (await compare_failure_of(lambda: store.delete("/a", old))).current_revision == new
 
     async def test_what_does_not_exist_is_at_revision_0(self, store: Store) -> None:
-        assert (await refused(lambda: store.put("/a", b"one", 7))).current == 0
-        assert (await refused(lambda: store.delete("/a", 7))).current == 0
+        assert (await compare_failure_of(lambda: store.put("/a", b"one", 7))).current_revision == 0
+        assert (await compare_failure_of(lambda: store.delete("/a", 7))).current_revision == 0
 
     async def test_a_failed_compare_takes_no_revision(self, store: Store) -> None:
         revision = await store.put("/a", b"one", 0)
-        await refused(lambda: store.put("/a", b"two", 0))
+        await compare_failure_of(lambda: store.put("/a", b"two", 0))
         assert await store.put("/b", b"one", 0) == revision + 1
 
     async def test_of_two_writes_at_once_one_wins(self, store: Store) -> None:
@@ -106,24 +106,24 @@ class StoreContract:
             try:
                 return await store.put("/a", value, 0)
             except CompareFailed as failed:
-                await store.settled()
+                await store.flush()
                 return failed
 
         answers = await asyncio.gather(*(write(b"%d" % n) for n in range(20)))
         ((winner, revision),) = [(n, answer) for n, answer in enumerate(answers) if isinstance(answer, int)]
-        assert all(answer.current == revision for answer in answers if isinstance(answer, CompareFailed))
+        assert all(answer.current_revision == revision for answer in answers if isinstance(answer, CompareFailed))
         assert await store.get("/a") == KeyValue("/a", b"%d" % winner, revision)
 
     async def test_who_is_refused_has_been_delivered_the_other_write(self, store: Store) -> None:
-        seen = Seen()
+        seen = WatchRecorder()
         store.watch(store.revision, seen)
 
         async def write(value: bytes) -> None:
             try:
                 await store.put("/a", value, 0)
             except CompareFailed as failed:
-                await store.settled()
-                known.append((failed.current, [event.revision for event in seen.events]))
+                await store.flush()
+                known.append((failed.current_revision, [event.revision for event in seen.events]))
 
         known: list[tuple[int, list[int]]] = []
         await asyncio.gather(write(b"one"), write(b"two"))
@@ -144,8 +144,8 @@ class StoreContract:
         deleted = await store.delete("/a", first)
         assert deleted > first
         assert await store.get("/a") is None
-        assert await state(store) == {}
-        assert (await refused(lambda: store.delete("/a", first))).current == 0
+        assert await read_state(store) == {}
+        assert (await compare_failure_of(lambda: store.delete("/a", first))).current_revision == 0
         again = await store.put("/a", b"two", 0)
         assert again > deleted
         assert await store.get("/a") == KeyValue("/a", b"two", again)
@@ -153,13 +153,13 @@ class StoreContract:
     async def test_a_cancelled_caller_does_not_undo_the_write(self, store: Store) -> None:
         write = store.put("/a", b"one", 0)
         write.cancel()
-        await store.settled()
-        assert await state(store) == {"/a": b"one"}
+        await store.flush()
+        assert await read_state(store) == {"/a": b"one"}
 
     async def test_settled_waits_for_what_was_queued(self, store: Store) -> None:
-        await store.settled()
+        await store.flush()
         writes = [store.put(f"/{n}", b"v", 0) for n in range(10)]
-        await store.settled()
+        await store.flush()
         assert all(write.done() for write in writes)
         assert store.revision == max(write.result() for write in writes)
 
@@ -197,19 +197,19 @@ class StoreContract:
         second = await store.put("/a", b"two", first)
         other = await store.put("/b", b"b", 0)
         gone = await store.delete("/a", second)
-        assert await state(store, empty) == {}
+        assert await read_state(store, empty) == {}
         assert await store.range("", revision=first) == ([KeyValue("/a", b"one", first)], first)
-        assert await state(store, second) == {"/a": b"two"}
-        assert await state(store, other) == {"/a": b"two", "/b": b"b"}
-        assert await state(store, gone) == {"/b": b"b"}
+        assert await read_state(store, second) == {"/a": b"two"}
+        assert await read_state(store, other) == {"/a": b"two", "/b": b"b"}
+        assert await read_state(store, gone) == {"/b": b"b"}
 
     async def test_the_future_cannot_be_read(self, store: Store) -> None:
         future = await store.put("/a", b"one", 0) + 1
         with pytest.raises(FutureRevision) as failed:
             await store.range("", revision=future)
-        assert (failed.value.asked, failed.value.current) == (future, store.revision)
+        assert (failed.value.requested, failed.value.current) == (future, store.revision)
         with pytest.raises(FutureRevision):
-            store.watch(future, Seen())
+            store.watch(future, WatchRecorder())
         with pytest.raises(FutureRevision):
             await store.compact(future)
 
@@ -217,11 +217,11 @@ class StoreContract:
 
     async def test_a_live_watch_sees_what_comes(self, store: Store) -> None:
         await store.put("/old", b"old", 0)
-        seen = Seen()
+        seen = WatchRecorder()
         store.watch(store.revision, seen)
         first = await store.put("/a", b"one", 0)
         second = await store.delete("/a", first)
-        assert await seen.until(second) == [Event(first, "/a", b"one"), Event(second, "/a", None)]
+        assert await seen.wait_for_revision(second) == [StoreEvent(first, "/a", b"one"), StoreEvent(second, "/a", None)]
 
     async def test_delivery_comes_before_the_answer(self, store: Store) -> None:
         seen: list[tuple[int, int]] = []
@@ -232,39 +232,39 @@ class StoreContract:
     async def test_a_watch_from_the_past_has_history_then_live(self, store: Store) -> None:
         start = store.revision
         revisions = await asyncio.gather(*(store.put(f"/{n}", b"old", 0) for n in range(700)))
-        seen = Seen()
+        seen = WatchRecorder()
         store.watch(start, seen)
         assert seen.events == []
         late = [store.put(f"/late/{n}", b"new", 0) for n in range(50)]
         revisions += await asyncio.gather(*late)
-        await seen.until(max(revisions))
+        await seen.wait_for_revision(max(revisions))
         live = await store.put("/live", b"live", 0)
-        await seen.until(live)
+        await seen.wait_for_revision(live)
         assert [event.revision for event in seen.events] == [*sorted(revisions), live]
 
     async def test_a_watch_begins_after_its_revision(self, store: Store) -> None:
         first = await store.put("/a", b"one", 0)
         second = await store.put("/b", b"one", 0)
-        seen = Seen()
+        seen = WatchRecorder()
         store.watch(first, seen)
-        assert await seen.until(second) == [Event(second, "/b", b"one")]
+        assert await seen.wait_for_revision(second) == [StoreEvent(second, "/b", b"one")]
 
     async def test_a_cancelled_watch_is_silent(self, store: Store) -> None:
         start = store.revision
         await store.put("/a", b"one", 0)
-        history, live = Seen(), Seen()
+        history, live = WatchRecorder(), WatchRecorder()
         for subscription in (store.watch(start, history), store.watch(store.revision, live)):
             subscription.cancel()
             subscription.cancel()
-        other = Seen()
+        other = WatchRecorder()
         store.watch(start, other)
-        await other.until(await store.put("/b", b"one", 0))
+        await other.wait_for_revision(await store.put("/b", b"one", 0))
         assert history.events == live.events == []
 
     async def test_watches_change_while_events_are_delivered(self, store: Store) -> None:
-        seen, late = Seen(), Seen()
+        seen, late = WatchRecorder(), WatchRecorder()
 
-        def deliver(events: Sequence[Event]) -> None:
+        def deliver(events: Sequence[StoreEvent]) -> None:
             first.cancel()
             second.cancel()
             store.watch(store.revision, late)
@@ -274,7 +274,7 @@ class StoreContract:
         await store.put("/a", b"one", 0)
         revision = await store.put("/b", b"one", 0)
         assert seen.events == []
-        assert await late.until(revision) == [Event(revision, "/b", b"one")]
+        assert await late.wait_for_revision(revision) == [StoreEvent(revision, "/b", b"one")]
 
     # --- history ---
 
@@ -284,35 +284,35 @@ class StoreContract:
         gone = await store.delete("/b", await store.put("/b", b"b", 0))
         third = await store.put("/a", b"three", second)
         await store.compact(gone)
-        assert store.compacted == gone
+        assert store.compacted_revision == gone
         assert store.revision >= third
         for asked in (first, gone - 1):
             with pytest.raises(Compacted) as failed:
                 await store.range("", revision=asked)
-            assert (failed.value.asked, failed.value.oldest) == (asked, gone)
+            assert (failed.value.requested, failed.value.oldest) == (asked, gone)
             with pytest.raises(Compacted):
-                store.watch(asked, Seen())
+                store.watch(asked, WatchRecorder())
         assert await store.range("", revision=gone) == ([KeyValue("/a", b"two", second)], gone)
         assert await store.get("/a") == KeyValue("/a", b"three", third)
-        seen = Seen()
+        seen = WatchRecorder()
         store.watch(gone, seen)
-        assert await seen.until(third) == [Event(third, "/a", b"three")]
+        assert await seen.wait_for_revision(third) == [StoreEvent(third, "/a", b"three")]
 
     async def test_compacting_less_than_before_changes_nothing(self, store: Store) -> None:
         first = await store.put("/a", b"one", 0)
         second = await store.put("/a", b"two", first)
         await store.compact(second)
         await store.compact(first)
-        assert store.compacted == second
+        assert store.compacted_revision == second
 
     async def test_compaction_does_not_cut_a_watch_in_its_history(self, store: Store) -> None:
         start, revision = store.revision, 0
         for n in range(400):
             revision = await store.put("/a", b"%d" % n, revision)
-        seen = Seen()
+        seen = WatchRecorder()
         store.watch(start, seen)
         await store.compact(revision)
-        await seen.until(revision)
+        await seen.wait_for_revision(revision)
         assert [event.value for event in seen.events] == [b"%d" % n for n in range(400)]
 
     async def test_writes_go_on_during_compaction(self, store: Store) -> None:
@@ -323,7 +323,7 @@ class StoreContract:
         for n in range(600, 700):
             revision = await store.put("/a", b"%d" % n, revision)
         await compaction
-        assert await state(store) == {"/a": b"699"}
+        assert await read_state(store) == {"/a": b"699"}
 
     # --- life ---
 
@@ -336,13 +336,13 @@ class StoreContract:
         await store.close()
 
         store = await store_factory()
-        assert (store.id, store.revision, store.compacted) == (name, gone, start)
-        assert await state(store, first) == {"/a": b"one"}
-        assert await state(store) == {"/a": b"two"}
-        seen = Seen()
+        assert (store.id, store.revision, store.compacted_revision) == (name, gone, start)
+        assert await read_state(store, first) == {"/a": b"one"}
+        assert await read_state(store) == {"/a": b"two"}
+        seen = WatchRecorder()
         store.watch(start, seen)
-        assert [event.value for event in await seen.until(gone)] == [b"one", b"two", b"b", None]
-        await refused(lambda: store.put("/a", b"three", first))
+        assert [event.value for event in await seen.wait_for_revision(gone)] == [b"one", b"two", b"b", None]
+        await compare_failure_of(lambda: store.put("/a", b"three", first))
         assert await store.put("/a", b"three", second) > gone
         await store.close()
 
@@ -352,7 +352,7 @@ class StoreContract:
         await store.compact(gone)
         await store.close()
         store = await store_factory()
-        assert store.revision >= store.compacted == gone
+        assert store.revision >= store.compacted_revision == gone
         assert await store.put("/a", b"one", 0) > gone
         await store.close()
 
@@ -365,13 +365,13 @@ class StoreContract:
         for call in (
             lambda: store.put("/x", b"v", 0),
             lambda: store.delete("/0", writes[0].result()),
-            lambda: store.watch(store.revision, Seen()),
+            lambda: store.watch(store.revision, WatchRecorder()),
         ):
             with pytest.raises(StoreUnavailable, match=r"^the store is closed$"):
                 call()
-        for wait in (store.get("/0"), store.range(""), store.compact(1), store.settled()):
+        for wait in (store.get("/0"), store.range(""), store.compact(1), store.flush()):
             with pytest.raises(StoreUnavailable, match=r"^the store is closed$"):
                 await wait
         store = await store_factory()
-        assert len(await state(store)) == 20
+        assert len(await read_state(store)) == 20
         await store.close()

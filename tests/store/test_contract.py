@@ -9,7 +9,7 @@ import pytest
 
 from shoal.store.encrypted import EncryptedStore, KeyRing
 from shoal.store.etcd import EtcdStore
-from shoal.store.etcd.copying import Making, make_store
+from shoal.store.etcd.snapshot import EtcdRestoreSpec, restore_store
 from shoal.store.interface import Store
 from shoal.store.sqlite import SqliteStore
 from tests.etcd import Etcd
@@ -43,7 +43,7 @@ class TestRestoredEtcdStore(StoreContract):
             nonlocal made
             if not made:
                 made = True
-                await make_store(settings, Making(str(uuid.uuid4()), "before", 1_000_000), [])
+                await restore_store(settings, EtcdRestoreSpec(str(uuid.uuid4()), "before", 1_000_000), [])
             return await EtcdStore.open(settings)
 
         return open_store

@@ -11,23 +11,23 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from shoal.store.interface import Compacted, CompareFailed, Event, KeyValue, Subscription
+from shoal.store.interface import Compacted, CompareFailed, KeyValue, StoreEvent, Subscription
 from shoal.store.sqlite import SqliteStore
-from tests.store.contract import Seen
+from tests.store.contract import WatchRecorder
 
 KEYS = st.sampled_from(["/p/a", "/p/b", "/p/ä", "/p0", "/q/a"])
 SHARE = st.floats(0, 1)
 
 
-class Model(RuleBasedStateMachine):
+class StoreModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.directory = tempfile.TemporaryDirectory()
         self.runner = asyncio.Runner()
         self.store = self.open()
-        self.events: list[Event] = []
+        self.events: list[StoreEvent] = []
         self.compacted = self.store.revision
-        self.watches: list[tuple[int, Seen, Subscription]] = []
+        self.watches: list[tuple[int, WatchRecorder, Subscription]] = []
 
     def open(self) -> SqliteStore:
         return self.runner.run(SqliteStore.open(Path(self.directory.name)))
@@ -42,8 +42,8 @@ class Model(RuleBasedStateMachine):
     def newest(self) -> int:
         return self.events[-1].revision if self.events else 1
 
-    def state(self, revision: int) -> dict[str, Event]:
-        found: dict[str, Event] = {}
+    def state(self, revision: int) -> dict[str, StoreEvent]:
+        found: dict[str, StoreEvent] = {}
         for event in self.events:
             if event.revision <= revision:
                 found[event.key] = event
@@ -57,7 +57,7 @@ class Model(RuleBasedStateMachine):
             self.store.delete(key, expected)
         else:
             self.store.put(key, value, expected)
-        self.events.append(Event(self.newest + 1, key, value))
+        self.events.append(StoreEvent(self.newest + 1, key, value))
 
     @rule(key=KEYS, value=st.binary(max_size=8))
     def put(self, key: str, value: bytes) -> None:
@@ -76,21 +76,21 @@ class Model(RuleBasedStateMachine):
         actual = current.revision if current else 0
         with pytest.raises(CompareFailed) as failed:
             self.runner.run(self.write(key, b"", actual + off))
-        assert failed.value.current == actual
+        assert failed.value.current_revision == actual
 
     @rule()
     def settle(self) -> None:
-        self.runner.run(self.store.settled())
+        self.runner.run(self.store.flush())
         assert self.store.revision == self.newest
         for after, seen, _ in self.watches:
             expected = [event for event in self.events if event.revision > after]
             if expected:
-                self.runner.run(seen.until(self.newest))
+                self.runner.run(seen.wait_for_revision(self.newest))
             assert seen.events == expected
 
     @rule(share=SHARE)
     def watch(self, share: float) -> None:
-        after, seen = self.pick(share), Seen()
+        after, seen = self.pick(share), WatchRecorder()
 
         async def watch() -> Subscription:
             return self.store.watch(after, seen)
@@ -149,8 +149,8 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def revisions_are_in_order(self) -> None:
-        assert self.store.compacted == self.compacted <= self.store.revision <= self.newest
+        assert self.store.compacted_revision == self.compacted <= self.store.revision <= self.newest
 
 
-TestModel = Model.TestCase
+TestModel = StoreModel.TestCase
 TestModel.settings = settings(max_examples=60, stateful_step_count=40)

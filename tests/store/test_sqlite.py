@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from shoal.store.interface import CompareFailed, Event, KeyValue, StoreFormat, StoreUnavailable
-from shoal.store.sqlite import SqliteStore, checkpoints, log
+from shoal.store.interface import CompareFailed, KeyValue, StoreEvent, StoreFormatError, StoreUnavailable
+from shoal.store.sqlite import SqliteStore, checkpointer, log
 from shoal.store.sqlite import file as store_file
-from tests.store.contract import Seen, state
+from tests.store.contract import WatchRecorder, read_state
 
 
 def rows(directory: Path) -> list[tuple[int, str, bytes | None]]:
@@ -60,7 +60,7 @@ async def test_closing_ends_every_thread(tmp_path: Path) -> None:
 async def test_a_foreign_file_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "shoal.db"
     file.write_bytes(content)
-    with pytest.raises(StoreFormat) as failed:
+    with pytest.raises(StoreFormatError) as failed:
         await SqliteStore.open(tmp_path)
     assert str(failed.value) == f"{file} is not a Shoal store"
     assert file.read_bytes() == content
@@ -71,7 +71,7 @@ async def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path:
     with contextlib.closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE kine (id INTEGER)")
     before = file.read_bytes()
-    with pytest.raises(StoreFormat) as failed:
+    with pytest.raises(StoreFormatError) as failed:
         await SqliteStore.open(tmp_path)
     assert str(failed.value) == f"{file} is not a Shoal store"
     assert file.read_bytes() == before
@@ -79,10 +79,10 @@ async def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path:
 
 async def test_a_newer_format_is_refused_and_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
-        newer.setattr(store_file, "FORMAT", 2)
+        newer.setattr(store_file, "FORMAT_VERSION", 2)
         await (await SqliteStore.open(tmp_path)).close()
     before = (tmp_path / "shoal.db").read_bytes()
-    with pytest.raises(StoreFormat) as failed:
+    with pytest.raises(StoreFormatError) as failed:
         await SqliteStore.open(tmp_path)
     assert str(failed.value) == f"{tmp_path / 'shoal.db'} has format 2, this Shoal reads format 1"
     assert (tmp_path / "shoal.db").read_bytes() == before
@@ -135,7 +135,7 @@ async def test_a_file_that_was_large_shrinks(sqlite: SqliteStore, monkeypatch: p
     before = await sqlite._writer.run(_pages)
     await sqlite.compact(revision)
     assert await sqlite._writer.run(_pages) < before / 4
-    assert await state(sqlite) == {"/a": b"399" * 2000}
+    assert await read_state(sqlite) == {"/a": b"399" * 2000}
 
 
 async def test_compaction_keeps_what_a_reader_of_the_past_needs(tmp_path: Path, sqlite: SqliteStore) -> None:
@@ -154,7 +154,7 @@ async def test_compaction_cut_short_brings_nothing_back(tmp_path: Path, monkeypa
     monkeypatch.setattr("shoal.store.sqlite.store.COMPACTION_STEP", 1)
     store = await SqliteStore.open(tmp_path)
     gone = await store.delete("/a", await store.put("/a", b"one", 0))
-    drop = log.drop
+    drop = log.delete_rows
     steps: list[Sequence[int]] = []
 
     def fail_later(connection: sqlite3.Connection, revisions: Sequence[int]) -> None:
@@ -163,14 +163,14 @@ async def test_compaction_cut_short_brings_nothing_back(tmp_path: Path, monkeypa
         steps.append(revisions)
         drop(connection, revisions)
 
-    monkeypatch.setattr(log, "drop", fail_later)
+    monkeypatch.setattr(log, "delete_rows", fail_later)
     with pytest.raises(StoreUnavailable, match=r"^the store cannot be used now: disk I/O error$"):
         await store.compact(gone)
     await store.close()
     assert rows(tmp_path) == [(gone, "/a", None)]
     monkeypatch.undo()
     store = await SqliteStore.open(tmp_path)
-    assert (store.compacted, await state(store)) == (gone, {})
+    assert (store.compacted_revision, await read_state(store)) == (gone, {})
     await store.compact(gone)
     await store.close()
     assert rows(tmp_path) == []
@@ -180,8 +180,8 @@ async def test_writes_come_between_the_steps_of_compaction(
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    for name in ("append", "drop"):
-        monkeypatch.setattr(log, name, partial(_noted, order, name, getattr(log, name)))
+    for name in ("append", "delete_rows"):
+        monkeypatch.setattr(log, name, partial(_record_call, order, name, getattr(log, name)))
     revision = 0
     for n in range(600):
         revision = await sqlite.put("/a", b"%d" % n, revision)
@@ -190,12 +190,12 @@ async def test_writes_come_between_the_steps_of_compaction(
     while not compaction.done():
         revision = await sqlite.put("/a", b"v", revision)
     await compaction
-    assert order.count("drop") == 5
-    first, last = order.index("drop"), len(order) - 1 - order[::-1].index("drop")
-    assert "drop drop drop" not in " ".join(order[first:last])
+    assert order.count("delete_rows") == 5
+    first, last = order.index("delete_rows"), len(order) - 1 - order[::-1].index("delete_rows")
+    assert "delete_rows delete_rows delete_rows" not in " ".join(order[first:last])
 
 
-def _noted(order: list[str], name: str, call: object, *args: object, **named: object) -> object:
+def _record_call(order: list[str], name: str, call: object, *args: object, **named: object) -> object:
     order.append(name)
     assert callable(call)
     return call(*args, **named)
@@ -207,9 +207,9 @@ def _noted(order: list[str], name: str, call: object, *args: object, **named: ob
 async def test_a_failed_commit_fails_everything_that_may_build_on_it(
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held, append, seen = threading.Event(), log.append, Seen()
+    held, append, seen = threading.Event(), log.append, WatchRecorder()
 
-    def fail(connection: sqlite3.Connection, events: Sequence[Event]) -> None:
+    def fail(connection: sqlite3.Connection, events: Sequence[StoreEvent]) -> None:
         held.wait(10)
         raise sqlite3.OperationalError("disk I/O error")
 
@@ -219,7 +219,7 @@ async def test_a_failed_commit_fails_everything_that_may_build_on_it(
     sent = sqlite.put("/a", b"two", first)
     await asyncio.sleep(0)
     behind = [sqlite.put("/a", b"three", first + 1), sqlite.put("/b", b"b", 0)]
-    settled = asyncio.ensure_future(sqlite.settled())
+    settled = asyncio.ensure_future(sqlite.flush())
     await asyncio.sleep(0)
     held.set()
     for write in (sent, *behind):
@@ -229,13 +229,13 @@ async def test_a_failed_commit_fails_everything_that_may_build_on_it(
     assert (sqlite.revision, seen.events) == (first, [])
     with pytest.raises(CompareFailed) as failed:
         sqlite.put("/a", b"four", first + 1)
-    assert failed.value.current == first
+    assert failed.value.current_revision == first
 
     monkeypatch.setattr(log, "append", append)
     second = await sqlite.put("/a", b"five", first)
     assert second == first + 1
-    assert seen.events == [Event(second, "/a", b"five")]
-    assert await state(sqlite) == {"/a": b"five"}
+    assert seen.events == [StoreEvent(second, "/a", b"five")]
+    assert await read_state(sqlite) == {"/a": b"five"}
 
 
 async def test_a_full_disk_refuses_and_recovers(tmp_path: Path) -> None:
@@ -252,13 +252,13 @@ async def test_a_full_disk_refuses_and_recovers(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match=r"^the store cannot be written now: database or disk is full$"):
         await fill()
     assert 0 < len(kept) < 100
-    assert await state(store) == kept
+    assert await read_state(store) == kept
     await store._writer.run(lambda c: c.execute("PRAGMA max_page_count=1000000").fetchone())
     last = await store.put("/last", b"fits", 0)
     assert last == len(kept) + 2
     await store.close()
     store = await SqliteStore.open(tmp_path)
-    assert await state(store) == {**kept, "/last": b"fits"}
+    assert await read_state(store) == {**kept, "/last": b"fits"}
     await store.close()
 
 
@@ -270,10 +270,10 @@ async def test_a_key_that_is_no_text_harms_only_itself(sqlite: SqliteStore) -> N
 
 
 async def test_a_watch_that_raises_is_ended_alone(sqlite: SqliteStore, caplog: pytest.LogCaptureFixture) -> None:
-    def broken(events: Sequence[Event]) -> None:
+    def broken(events: Sequence[StoreEvent]) -> None:
         raise RuntimeError("broken")
 
-    seen = Seen()
+    seen = WatchRecorder()
     sqlite.watch(1, broken)
     sqlite.watch(1, seen)
     first = await sqlite.put("/a", b"one", 0)
@@ -287,7 +287,7 @@ async def test_what_is_durable_but_not_delivered_yet_is_no_history(
 ) -> None:
     append, held = log.append, threading.Event()
 
-    def append_and_wait(connection: sqlite3.Connection, events: Sequence[Event]) -> None:
+    def append_and_wait(connection: sqlite3.Connection, events: Sequence[StoreEvent]) -> None:
         append(connection, events)
         held.wait(10)
 
@@ -295,46 +295,46 @@ async def test_what_is_durable_but_not_delivered_yet_is_no_history(
     monkeypatch.setattr(log, "append", append_and_wait)
     write = sqlite.put("/a", b"two", first)
     await asyncio.sleep(0)
-    stored: list[Event] = []
+    stored: list[StoreEvent] = []
     while len(stored) < 2:
-        stored = await sqlite._reader.run(partial(log.history, after=1, upto=first + 1))
-    seen = Seen()
+        stored = await sqlite._reader.run(partial(log.read_history, after_revision=1, up_to_revision=first + 1))
+    seen = WatchRecorder()
     sqlite.watch(1, seen)
-    assert await seen.until(first) == [Event(first, "/a", b"one")]
+    assert await seen.wait_for_revision(first) == [StoreEvent(first, "/a", b"one")]
     held.set()
     second = await write
-    assert await seen.until(second) == [Event(first, "/a", b"one"), Event(second, "/a", b"two")]
+    assert await seen.wait_for_revision(second) == [StoreEvent(first, "/a", b"one"), StoreEvent(second, "/a", b"two")]
 
 
 async def test_history_that_cannot_be_read_is_tried_again(sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    history, tries = log.history, []
+    history, tries = log.read_history, []
 
-    def fail_once(connection: sqlite3.Connection, after: int, upto: int) -> list[Event]:
-        tries.append(after)
+    def fail_once(connection: sqlite3.Connection, after_revision: int, up_to_revision: int) -> list[StoreEvent]:
+        tries.append(after_revision)
         if len(tries) == 1:
             raise sqlite3.OperationalError("disk I/O error")
-        return history(connection, after, upto)
+        return history(connection, after_revision, up_to_revision)
 
-    monkeypatch.setattr("shoal.store.sqlite.watching.RETRY_SECONDS", 0)
-    monkeypatch.setattr(log, "history", fail_once)
+    monkeypatch.setattr("shoal.store.sqlite.watches.RETRY_SECONDS", 0)
+    monkeypatch.setattr(log, "read_history", fail_once)
     first = await sqlite.put("/a", b"one", 0)
-    seen = Seen()
+    seen = WatchRecorder()
     sqlite.watch(1, seen)
-    assert await seen.until(first) == [Event(first, "/a", b"one")]
+    assert await seen.wait_for_revision(first) == [StoreEvent(first, "/a", b"one")]
     assert tries == [1, 1]
 
 
 async def test_the_write_ahead_log_is_moved_away_and_restarted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "INTERVAL", 0.01)
-    monkeypatch.setattr(checkpoints, "WAL_LIMIT", 1 << 20)
+    monkeypatch.setattr(checkpointer, "INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(checkpointer, "WAL_LIMIT", 1 << 20)
     restarted = threading.Event()
-    restart = log.restart
+    restart = log.restart_wal
 
     def note(connection: sqlite3.Connection) -> None:
         restart(connection)
         restarted.set()
 
-    monkeypatch.setattr(log, "restart", note)
+    monkeypatch.setattr(log, "restart_wal", note)
     store = await SqliteStore.open(tmp_path)
     revision = 0
     async with asyncio.timeout(30):
@@ -344,19 +344,19 @@ async def test_the_write_ahead_log_is_moved_away_and_restarted(tmp_path: Path, m
 
 
 async def test_an_idle_store_wakes_nobody(sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "INTERVAL", 0)
+    monkeypatch.setattr(checkpointer, "INTERVAL_SECONDS", 0)
     copied = asyncio.Event()
-    done = sqlite._checkpoints._copied
+    done = sqlite._checkpointer._on_checkpoint
 
     def note(size: int | None, error: Exception | None) -> None:
         done(size, error)
         copied.set()
 
-    monkeypatch.setattr(sqlite._checkpoints, "_copied", note)
-    assert sqlite._checkpoints._timer is None
+    monkeypatch.setattr(sqlite._checkpointer, "_on_checkpoint", note)
+    assert sqlite._checkpointer._timer is None
     await sqlite.put("/a", b"one", 0)
     await copied.wait()
-    assert sqlite._checkpoints._timer is None
+    assert sqlite._checkpointer._timer is None
 
 
 # --- being killed ---
@@ -378,7 +378,7 @@ async def main() -> None:
     async def compact() -> None:
         while True:
             await asyncio.sleep(0.01)
-            await store.compact(max(store.compacted, store.revision - 50))
+            await store.compact(max(store.compacted_revision, store.revision - 50))
 
     await asyncio.gather(compact(), *(write(n) for n in range(8)))
 
@@ -431,13 +431,13 @@ async def test_compares_see_queued_writes(sqlite: SqliteStore) -> None:
     with pytest.raises(CompareFailed) as failed:
         sqlite.put("/a", b"two", 0)
     assert not first.done()
-    assert failed.value.current == await first
+    assert failed.value.current_revision == await first
 
 
 async def test_a_queued_write_can_be_built_upon(sqlite: SqliteStore) -> None:
     first = sqlite.put("/a", b"one", 0)
     with pytest.raises(CompareFailed) as failed:
         sqlite.put("/a", b"", 0)
-    second = sqlite.put("/a", b"two", failed.value.current)
+    second = sqlite.put("/a", b"two", failed.value.current_revision)
     assert await first < await second
     assert await sqlite.get("/a") == KeyValue("/a", b"two", await second)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.serving import Server
-from tests.sync.world import World
+from tests.sync.sync_environment import World
 
 
 @pytest.fixture

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from shoal.assemble.datadir import kubeconfig
-from shoal.kinds.apischema import digest_of
-from shoal.sync.loops import SyncSettings
+from shoal.assemble.storage.datadir import render_kubeconfig
+from shoal.kinds.apiextensions.openapi_import import schema_digest
+from shoal.sync.controllers import SyncSettings
 from tests.serving import DEFINITIONS, WIDGETS, Cluster, Server, fresh_cluster, widget, widget_definition
-from tests.sync.hubs import own_hub
-from tests.sync.test_learned import own_schema
-from tests.sync.world import (
+from tests.sync.hub_server import own_hub
+from tests.sync.sync_environment import (
     IMPORTS,
     NEGOTIATED,
     SCHEMAS,
@@ -19,6 +18,7 @@ from tests.sync.world import (
     deployment,
     workload_cluster,
 )
+from tests.sync.test_negotiated_builtins import own_schema
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -26,7 +26,7 @@ DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
 def register(hub: Cluster, member: Cluster, name: str) -> None:
     url = f"https://127.0.0.1:{hub.server.port}{member.prefix}"
-    text = kubeconfig(url, hub.server.authority, hub.server.token)
+    text = render_kubeconfig(url, hub.server.authority, hub.server.token)
     hub.post(WORKLOAD_CLUSTERS, workload_cluster(name, {"kubeconfig": text})).ok()
 
 
@@ -68,7 +68,7 @@ def test_a_kind_kubernetes_knows_is_learned_as_the_built_in_it_is(server: Server
         assert offered["spec"]["subResources"] == [{"name": "scale"}, {"name": "status"}]
         assert offered["metadata"]["annotations"] == {"apiresource.kcp.dev/apiVersion": "apps/v1"}
         # A cluster of Shoal has what the hub has: there is nothing to restrict.
-        assert offered["spec"]["schemaDigest"] == digest_of(own_schema("apps", "Deployment"))
+        assert offered["spec"]["schemaDigest"] == schema_digest(own_schema("apps", "Deployment"))
         agreed = hub.get(f"{NEGOTIATED}/deployments.v1.apps").ok()
         assert [condition(agreed, kind)["status"] for kind in ("Submitted", "Published", "Enforced")] == [
             "True",

@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 
-from shoal.kinds.apischema import SchemaError, digest_of, plain, schema_of, schemas_of
-from shoal.kinds.definitions import closure, definition_of
-from shoal.objects.schema import compile as compiled
+from shoal.kinds.apiextensions.openapi_import import (
+    SchemaError,
+    schema_digest,
+    schema_of,
+    schemas_of,
+    strip_descriptions,
+)
+from shoal.kinds.builtin_schemas import schema_closure, schema_name
+from shoal.objects.schema import compile_schema as compiled
 
 Object = dict[str, Any]
 
@@ -105,7 +111,7 @@ def test_two_that_refer_to_each_other() -> None:
 
 def test_the_most_recursive_kind_of_kubernetes() -> None:
     group, kind = "apiextensions.k8s.io", "CustomResourceDefinition"
-    found = schema_of(closure([definition_of(group, "v1", kind)]), group, "v1", kind)
+    found = schema_of(schema_closure([schema_name(group, "v1", kind)]), group, "v1", kind)
     crd: Object = {"spec": {"versions": [{"schema": {"openAPIV3Schema": {"properties": {"a": {"type": "string"}}}}}]}}
     before = str(crd)
     compiled(found).prune(crd)
@@ -134,11 +140,11 @@ def test_schemas_that_a_hostile_server_would_send() -> None:
     with pytest.raises(SchemaError, match="nested too deeply"):
         read(Widget=deep)
     with pytest.raises(SchemaError, match="nested too deeply"):
-        plain(deep)
+        strip_descriptions(deep)
     with pytest.raises(SchemaError, match="cannot be read"):
-        plain({"properties": []})
+        strip_descriptions({"properties": []})
     with pytest.raises(SchemaError, match="cannot be read"):
-        plain({"properties": {"a": {"allOf": 5}}})
+        strip_descriptions({"properties": {"a": {"allOf": 5}}})
 
 
 def test_a_crds_own_schema_stays_as_it_is() -> None:
@@ -147,8 +153,8 @@ def test_a_crds_own_schema_stays_as_it_is() -> None:
         "description": "gone",
         "properties": {"free": {"type": "object", "description": "gone"}, "spec": {"type": "object", "default": {}}},
     }
-    assert plain(schema) == {
+    assert strip_descriptions(schema) == {
         "type": "object",
         "properties": {"free": {"type": "object"}, "spec": {"type": "object", "default": {}}},
     }
-    assert digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
+    assert schema_digest({"a": 1, "b": 2}) == schema_digest({"b": 2, "a": 1})

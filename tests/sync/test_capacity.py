@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.sync.loops import SyncSettings
-from shoal.sync.registration.capacity import Ledger, crosses_zero
+from shoal.sync.controllers import SyncSettings
+from shoal.sync.registration.capacity import ClusterCapacity, crosses_zero
 from tests.serving import Cluster, Server, fresh_cluster
-from tests.sync.hubs import own_hub
+from tests.sync.hub_server import own_hub
+from tests.sync.sync_environment import WORKLOAD_CLUSTERS
 from tests.sync.test_apis import ready, register
-from tests.sync.world import WORKLOAD_CLUSTERS
 
 Object = dict[str, Any]
 
@@ -33,10 +33,10 @@ def pod(name: str, on: str = "a", cpu: str = "1", phase: str = "Running") -> Obj
     return {"metadata": {"name": name, "namespace": "default"}, "spec": spec, "status": {"phase": phase}}
 
 
-def ledger(nodes: list[Object], pods: list[Object]) -> Ledger:
-    made = Ledger()
-    made.nodes_listed(nodes)
-    made.pods_listed(pods)
+def ledger(nodes: list[Object], pods: list[Object]) -> ClusterCapacity:
+    made = ClusterCapacity()
+    made.set_nodes(nodes)
+    made.set_pods(pods)
     return made
 
 
@@ -55,29 +55,29 @@ def test_what_is_left_is_of_nodes_that_take_pods() -> None:
 
 def test_changes_are_followed() -> None:
     found = ledger([node("a")], [pod("one")])
-    found.pod_changed("MODIFIED", pod("one", cpu="2"))
+    found.on_pod("MODIFIED", pod("one", cpu="2"))
     assert found.totals()["available"]["cpu"] == "2"
-    found.pod_changed("ADDED", pod("two", cpu="3"))
+    found.on_pod("ADDED", pod("two", cpu="3"))
     assert found.totals()["available"]["cpu"] == "0"
-    found.pod_changed("DELETED", pod("two"))
-    found.pod_changed("MODIFIED", pod("one", phase="Failed"))
+    found.on_pod("DELETED", pod("two"))
+    found.on_pod("MODIFIED", pod("one", phase="Failed"))
     assert found.totals()["available"]["cpu"] == "4"
-    found.node_changed("MODIFIED", node("a", is_ready=False))
+    found.on_node("MODIFIED", node("a", is_ready=False))
     assert found.totals() == {"capacity": {}, "allocatable": {}, "available": {}}
-    found.node_changed("DELETED", node("a"))
-    found.node_changed("ADDED", node("b", "2"))
+    found.on_node("DELETED", node("a"))
+    found.on_node("ADDED", node("b", "2"))
     assert found.totals()["allocatable"]["cpu"] == "2"
 
 
 def test_nothing_is_said_before_it_is_known() -> None:
-    found = Ledger()
-    found.node_changed("ADDED", node("a"))
-    found.pod_changed("ADDED", pod("one"))
-    assert not found.known
-    found.nodes_listed([node("a")])
-    assert not found.known
-    found.unreadable = True
-    assert found.known
+    found = ClusterCapacity()
+    found.on_node("ADDED", node("a"))
+    found.on_pod("ADDED", pod("one"))
+    assert not found.is_known
+    found.set_nodes([node("a")])
+    assert not found.is_known
+    found.pods_unreadable = True
+    assert found.is_known
     assert "available" not in found.totals()
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from shoal.kinds import workload
-from shoal.sync.loops import SyncSettings
+from shoal.kinds.workload import workloadcluster
+from shoal.sync.controllers import SyncSettings
 from tests.serving import DEFINITIONS, WIDGETS, Cluster, Server, config_map, fresh_cluster, widget, widget_definition
-from tests.sync.hubs import Forgetful, Hurried, Process, hub_loops, make_hub, own_hub
-from tests.sync.pairs import ASSIGNED, CONFIG_MAPS, DEPLOYMENTS, Pair
-from tests.sync.pulling import identity, pull_syncer
-from tests.sync.world import WORKLOAD_CLUSTERS, Proxy, World, deployment
+from tests.sync.hub_cluster_pair import ASSIGNED, CONFIG_MAPS, DEPLOYMENTS, Pair
+from tests.sync.hub_server import Forgetful, Hurried, Process, hub_loops, make_hub, own_hub
+from tests.sync.pull_mode import identity, pull_syncer
+from tests.sync.sync_environment import WORKLOAD_CLUSTERS, Proxy, World, deployment
 
 SETTINGS = SyncSettings(("deployments.apps", "configmaps", "widgets.example.com"))
 
@@ -53,7 +53,7 @@ def test_the_hub_is_killed(tmp_path: Path, member: Cluster) -> None:
         pair = Pair(Cluster(hub, "root"), member)
         pair.register()
         pair.fill()
-        held = [workload.finalizer_of(pair.name)]
+        held = [workloadcluster.syncer_finalizer(pair.name)]
         pair.hub.eventually(lambda: pair.hub.get(f"{DEPLOYMENTS}/web")["metadata"].get("finalizers") == held)
         before = _as_written(pair)
         pair.hub.close()
@@ -111,7 +111,7 @@ def test_the_hub_comes_back_empty(tmp_path: Path, member: Cluster) -> None:
     path = f"{CONFIG_MAPS}/settings"
     pair.hub.post(CONFIG_MAPS, config_map("settings", {"a": "new"}, labels={ASSIGNED: pair.name})).ok()
     problem = pair.hub.eventually(
-        lambda: (pair.hub.get(path)["metadata"].get("annotations") or {}).get(workload.PROBLEM)
+        lambda: (pair.hub.get(path)["metadata"].get("annotations") or {}).get(workloadcluster.PROBLEM_ANNOTATION)
     )
     assert "does not come from this hub" in str(problem)
     assert member.get(path)["data"] == {"a": "1"}
@@ -121,7 +121,7 @@ def test_the_hub_comes_back_empty(tmp_path: Path, member: Cluster) -> None:
 
     # Unless somebody says that this hub is the other's heir.
     pair.hub.post(CONFIG_MAPS, config_map("settings", {"a": "new"}, labels={ASSIGNED: pair.name})).ok()
-    heir = {"metadata": {"annotations": {workload.ADOPT: before}}}
+    heir = {"metadata": {"annotations": {workloadcluster.ADOPT_FROM_ANNOTATION: before}}}
     pair.hub.patch(f"{WORKLOAD_CLUSTERS}/{pair.name}", heir).ok()
     member.eventually(lambda: member.get(path)["data"] == {"a": "new"})
     pair.all_there()

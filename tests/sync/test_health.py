@@ -10,8 +10,8 @@ import pytest
 from shoal.client.transport import Unreachable
 from shoal.clock import FakeClock
 from shoal.objects.errors import ShoalError, StatusError, Unauthorized
-from shoal.sync.loops import SyncSettings
-from shoal.sync.syncer.health import EVERY_SECONDS, GRACE_SECONDS, Health
+from shoal.sync.controllers import SyncSettings
+from shoal.sync.syncer.health import GRACE_SECONDS, PROBE_INTERVAL, ClusterHealth
 
 pytestmark = pytest.mark.anyio
 
@@ -23,13 +23,13 @@ class Patient:
         self.told: list[str] = []
         self.probes = 0
         self.task: asyncio.Task[None] | None = None
-        self.health = Health(
+        self.health = ClusterHealth(
             self.clock,
             self._probe,
-            up=lambda: self.told.append("up"),
-            down=lambda: self.told.append("down"),
-            told=lambda: self.told.append(self.health.verdict.reason if self.health.verdict else ""),
-            denied=lambda: self.told.append("denied"),
+            on_reachable=lambda: self.told.append("up"),
+            on_unreachable=lambda: self.told.append("down"),
+            on_change=lambda: self.told.append(self.health.status.reason if self.health.status else ""),
+            on_unauthorized=lambda: self.told.append("denied"),
             was_healthy=was_healthy,
         )
 
@@ -64,17 +64,17 @@ async def patient() -> AsyncIterator[Patient]:
 async def test_a_cluster_that_never_answered_is_told_at_once(patient: Patient) -> None:
     patient.failure = Unreachable("dark")
     assert await patient.step() == ["WorkloadClusterUnreachable"]
-    assert not patient.health.reachable
+    assert not patient.health.is_reachable
     patient.failure = None
     assert await patient.step(0.5) == ["up", "Answering"]
-    assert patient.health.reachable
+    assert patient.health.is_reachable
 
 
 async def test_silence_is_told_after_a_grace(patient: Patient) -> None:
     assert await patient.step() == ["up", "Answering"]
     patient.failure = Unreachable("dark")
-    assert await patient.step(EVERY_SECONDS) == ["down"]
-    assert not patient.health.reachable
+    assert await patient.step(PROBE_INTERVAL) == ["down"]
+    assert not patient.health.is_reachable
     told = []
     for _ in range(int(GRACE_SECONDS * 2) - 1):
         told += await patient.step(0.5)
@@ -88,11 +88,11 @@ async def test_silence_is_told_after_a_grace(patient: Patient) -> None:
 async def test_a_short_silence_is_never_told(patient: Patient) -> None:
     await patient.step()
     patient.failure = Unreachable("dark")
-    assert await patient.step(EVERY_SECONDS) == ["down"]
+    assert await patient.step(PROBE_INTERVAL) == ["down"]
     patient.failure = None
     assert await patient.step(0.5) == ["up"]
-    assert patient.health.verdict is not None
-    assert patient.health.verdict.healthy
+    assert patient.health.status is not None
+    assert patient.health.status.healthy
 
 
 async def test_a_restart_has_its_grace_too() -> None:
@@ -107,10 +107,10 @@ async def test_a_restart_has_its_grace_too() -> None:
 async def test_a_doubt_is_looked_into_now(patient: Patient) -> None:
     await patient.step()
     patient.failure = Unreachable("dark")
-    patient.health.suspect()
+    patient.health.probe_now()
     assert await patient.step() == ["down"]
     probes = patient.probes
-    patient.health.suspect()
+    patient.health.probe_now()
     await patient.step()
     assert patient.probes == probes
 

@@ -14,13 +14,19 @@ import yaml
 from click.testing import CliRunner
 
 from shoal import __version__
-from shoal.assemble.joincluster import self_contained
-from shoal.assemble.syncer import DEFAULT_RESOURCES
-from shoal.assemble.syncer_manifest import IMAGE, NAME, Installation, manifest, rules
+from shoal.assemble.commands.join_cluster import flatten_kubeconfig
+from shoal.assemble.commands.syncer import DEFAULT_RESOURCES
+from shoal.assemble.commands.syncer_manifest import (
+    IMAGE_REPOSITORY,
+    NAME,
+    SyncerInstallation,
+    cluster_role_rules,
+    manifest,
+)
 from shoal.cli.joincluster import command
 from tests.serving import HANG, config_map
-from tests.sync.test_story import ASSIGNED, gone, there
-from tests.sync.world import World
+from tests.sync.sync_environment import World
+from tests.sync.test_sync_end_to_end import ASSIGNED, gone, there
 
 MAIN = "from shoal.cli.main import main; main()"
 DEPLOY = Path(__file__).parents[2] / "deploy" / "syncer"
@@ -120,18 +126,18 @@ def test_a_kubeconfig_that_names_files_is_made_whole(tmp_path: Path) -> None:
     }
     file = tmp_path / "kubeconfig"
     file.write_text(yaml.safe_dump(config))
-    whole = yaml.safe_load(self_contained(file))
+    whole = yaml.safe_load(flatten_kubeconfig(file))
     assert whole["users"] == [{"name": "b", "user": {"token": "word"}}]
     assert whole["clusters"] == [{"name": "b", "cluster": {"server": "https://b:6443"}}]
 
 
 def test_rights_are_those_on_what_is_copied() -> None:
-    given = rules(("deployments.apps", "configmaps"))
+    given = cluster_role_rules(("deployments.apps", "configmaps"))
     written = {
         (g, r) for rule in given if "patch" in rule["verbs"] for g in rule["apiGroups"] for r in rule["resources"]
     }
     assert written == {("apps", "deployments"), ("", "configmaps")}
-    assert ("*", "*") in {(rule["apiGroups"][0], rule["resources"][0]) for rule in rules(("*",))}
+    assert ("*", "*") in {(rule["apiGroups"][0], rule["resources"][0]) for rule in cluster_role_rules(("*",))}
 
 
 def test_the_manifests_in_deploy_are_these() -> None:
@@ -144,7 +150,7 @@ def test_the_manifests_in_deploy_are_these() -> None:
 
 
 def _deployed() -> list[dict[str, object]]:
-    wanted = Installation("far", "", f"{IMAGE}:{__version__}", DEFAULT_RESOURCES)
+    wanted = SyncerInstallation("far", "", f"{IMAGE_REPOSITORY}:{__version__}", DEFAULT_RESOURCES)
     return [obj for obj in manifest(wanted) if obj["kind"] != "Secret"]
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from shoal.clock import FakeClock
-from shoal.kinds import workload
-from shoal.kinds.pod_references import Need, needs_of
-from shoal.sync.syncer.guard import FEW, WINDOW_SECONDS, Guard
-from shoal.sync.syncer.namespaces import located, locator, suffixed
-from shoal.sync.syncer.references import Ref, References, refs_of
-from shoal.sync.syncer.travelling import refusal, travelling
+from shoal.kinds.core.pod.references import PodReference, pod_references
+from shoal.kinds.workload import workloadcluster
+from shoal.sync.syncer.deletion_guard import FREE_DELETIONS, WINDOW_SECONDS, DeletionGuard
+from shoal.sync.syncer.namespaces import locator, name_with_suffix, parse_locator
+from shoal.sync.syncer.references import DependencyRef, ReferenceIndex, references_of
+from shoal.sync.syncer.transform import reject_reason, to_downstream
 
 Object = dict[str, Any]
 
@@ -44,10 +44,13 @@ POD = {
     ],
 }
 NEEDS = {
-    *(Need("configmaps", name) for name in ("env", "key", "init", "files", "p")),
-    *(Need("secrets", name) for name in ("env-secret", "key-secret", "registry", "certificate", "p-secret", "csi")),
-    Need("serviceaccounts", "runner"),
-    Need("persistentvolumeclaims", "data"),
+    *(PodReference("configmaps", name) for name in ("env", "key", "init", "files", "p")),
+    *(
+        PodReference("secrets", name)
+        for name in ("env-secret", "key-secret", "registry", "certificate", "p-secret", "csi")
+    ),
+    PodReference("serviceaccounts", "runner"),
+    PodReference("persistentvolumeclaims", "data"),
 }
 
 
@@ -56,38 +59,38 @@ NEEDS = {
     [POD, {"template": {"spec": POD}}, {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": {"spec": POD}}}}],
 )
 def test_what_a_pod_needs(spec: Object) -> None:
-    assert needs_of({"metadata": {"name": "web"}, "spec": spec}) == NEEDS
+    assert pod_references({"metadata": {"name": "web"}, "spec": spec}) == NEEDS
 
 
 @pytest.mark.parametrize("obj", [{}, {"spec": None}, {"spec": {"size": 1}}, {"spec": {"template": {"spec": {}}}}])
 def test_what_has_no_pods_needs_nothing(obj: Object) -> None:
-    assert needs_of({"metadata": {"name": "web"}, **obj}) == set()
+    assert pod_references({"metadata": {"name": "web"}, **obj}) == set()
 
 
 def test_an_account_brings_its_pull_secrets() -> None:
     account = {"metadata": {"name": "a", "namespace": "n"}, "imagePullSecrets": [{"name": "registry"}]}
-    assert refs_of(account, "serviceaccounts", "") == {Ref("secrets", "n", "registry")}
+    assert references_of(account, "serviceaccounts", "") == {DependencyRef("secrets", "n", "registry")}
 
 
 def test_who_names_what() -> None:
-    references: References[str] = References()
-    a, b = Ref("configmaps", "n", "a"), Ref("configmaps", "n", "b")
-    assert references.put("east", "web", "deployments.apps", frozenset({a})) == {a}
-    assert references.put("east", "job", "jobs.batch", frozenset({a, b})) == {a, b}
-    assert references.put("west", "web", "deployments.apps", frozenset({a})) == {a}
-    assert references.kinds("east", a) == {"deployments.apps", "jobs.batch"}
-    assert references.clusters(a) == {"east", "west"}
-    assert sorted(references.of_cluster("east")) == [a, b]
-    assert references.put("east", "web", "deployments.apps", frozenset()) == {a}
-    assert references.kinds("east", a) == {"jobs.batch"}
-    assert references.named_from("web") == {"west"}
-    assert references.put("east", "job", "jobs.batch", frozenset({b})) == {a}
-    assert references.clusters(a) == {"west"}
+    references: ReferenceIndex[str] = ReferenceIndex()
+    a, b = DependencyRef("configmaps", "n", "a"), DependencyRef("configmaps", "n", "b")
+    assert references.set_references("east", "web", "deployments.apps", frozenset({a})) == {a}
+    assert references.set_references("east", "job", "jobs.batch", frozenset({a, b})) == {a, b}
+    assert references.set_references("west", "web", "deployments.apps", frozenset({a})) == {a}
+    assert references.referrer_kinds("east", a) == {"deployments.apps", "jobs.batch"}
+    assert references.clusters_of(a) == {"east", "west"}
+    assert sorted(references.references_in("east")) == [a, b]
+    assert references.set_references("east", "web", "deployments.apps", frozenset()) == {a}
+    assert references.referrer_kinds("east", a) == {"jobs.batch"}
+    assert references.clusters_of_referrer("web") == {"west"}
+    assert references.set_references("east", "job", "jobs.batch", frozenset({b})) == {a}
+    assert references.clusters_of(a) == {"west"}
 
 
 def test_what_servers_fill_in_does_not_travel() -> None:
     service = {
-        "metadata": {"name": "web", "labels": {"a": "b", workload.dependency_label("east"): ""}},
+        "metadata": {"name": "web", "labels": {"a": "b", workloadcluster.dependency_label("east"): ""}},
         "spec": {
             "clusterIP": "10.0.0.1",
             "clusterIPs": ["10.0.0.1"],
@@ -96,22 +99,22 @@ def test_what_servers_fill_in_does_not_travel() -> None:
             "selector": {"app": "web"},
         },
     }
-    made = travelling("v1", "Service", service)
+    made = to_downstream("v1", "Service", service)
     assert made["spec"] == {"ports": [{"port": 80}], "selector": {"app": "web"}}
     assert made["metadata"] == {"name": "web", "labels": {"a": "b"}, "annotations": {}}
-    headless = travelling("v1", "Service", {"metadata": {"name": "web"}, "spec": {"clusterIP": "None"}})
+    headless = to_downstream("v1", "Service", {"metadata": {"name": "web"}, "spec": {"clusterIP": "None"}})
     assert headless["spec"] == {"clusterIP": "None"}
     claim = {"metadata": {"name": "data"}, "spec": {"volumeName": "pv-1", "accessModes": ["ReadWriteOnce"]}}
-    assert travelling("v1", "PersistentVolumeClaim", claim)["spec"] == {"accessModes": ["ReadWriteOnce"]}
+    assert to_downstream("v1", "PersistentVolumeClaim", claim)["spec"] == {"accessModes": ["ReadWriteOnce"]}
     account = {"metadata": {"name": "a"}, "secrets": [{"name": "token"}], "imagePullSecrets": [{"name": "r"}]}
-    assert "secrets" not in travelling("v1", "ServiceAccount", account)
+    assert "secrets" not in to_downstream("v1", "ServiceAccount", account)
     mounted = {"name": "web", "volumeMounts": [{"name": "kube-api-access-x", "mountPath": "/t"}]}
     pod = {"nodeName": "n", "containers": [mounted], "volumes": [{"name": "kube-api-access-x"}]}
-    made = travelling("v1", "Pod", {"metadata": {"name": "p"}, "spec": pod})
+    made = to_downstream("v1", "Pod", {"metadata": {"name": "p"}, "spec": pod})
     assert made["spec"] == {"containers": [{"name": "web"}], "volumes": []}
     labels = {"batch.kubernetes.io/controller-uid": "u", "app": "x"}
     job = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": {}}}
-    made = travelling("batch/v1", "Job", {"metadata": {"name": "j", "labels": {}}, "spec": job})
+    made = to_downstream("batch/v1", "Job", {"metadata": {"name": "j", "labels": {}}, "spec": job})
     assert made["spec"] == {"template": {"metadata": {"labels": {"app": "x"}}, "spec": {}}}
 
 
@@ -126,7 +129,7 @@ def test_what_servers_fill_in_does_not_travel() -> None:
     ],
 )
 def test_what_does_not_travel_at_all(obj: Object, plural: str, refused: bool) -> None:
-    assert bool(refusal(obj, plural)) == refused
+    assert bool(reject_reason(obj, plural)) == refused
 
 
 @pytest.mark.parametrize(
@@ -144,41 +147,41 @@ def test_what_does_not_travel_at_all(obj: Object, plural: str, refused: bool) ->
     ],
 )
 def test_kinds_that_travel(plural: str, group: str, may: bool) -> None:
-    assert workload.may_travel(plural, group) == may
+    assert workloadcluster.is_syncable(plural, group) == may
 
 
 def test_names_of_namespaces() -> None:
-    name = suffixed("hub-1", "n" * 63)
+    name = name_with_suffix("hub-1", "n" * 63)
     assert len(name) <= 63
-    assert name != suffixed("hub-2", "n" * 63)
-    assert suffixed("hub-1", "team").startswith("team-")
+    assert name != name_with_suffix("hub-2", "n" * 63)
+    assert name_with_suffix("hub-1", "team").startswith("team-")
 
     def named(said: str) -> Object:
-        return {"metadata": {"name": "x", "annotations": {workload.LOCATOR: said}}}
+        return {"metadata": {"name": "x", "annotations": {workloadcluster.NAMESPACE_LOCATOR_ANNOTATION: said}}}
 
-    assert located(named(locator("hub-1", "team"))) == ("hub-1", "team")
-    assert located(named("not json")) == ("?", "")
-    assert located(named("[]")) == ("?", "")
-    assert located({"metadata": {"name": "x"}}) == ("", "")
+    assert parse_locator(named(locator("hub-1", "team"))) == ("hub-1", "team")
+    assert parse_locator(named("not json")) == ("?", "")
+    assert parse_locator(named("[]")) == ("?", "")
+    assert parse_locator({"metadata": {"name": "x"}}) == ("", "")
 
 
 def test_much_at_once_is_held() -> None:
     clock = FakeClock()
-    guard = Guard(clock)
-    assert guard.admits(leaving=FEW, managed=FEW)
-    assert guard.admits(leaving=50, managed=100)
-    for _ in range(FEW):
-        guard.deleted()
+    guard = DeletionGuard(clock)
+    assert guard.allow(leaving=FREE_DELETIONS, managed=FREE_DELETIONS)
+    assert guard.allow(leaving=50, managed=100)
+    for _ in range(FREE_DELETIONS):
+        guard.record_deletion()
     clock.step(WINDOW_SECONDS + 1)
-    assert guard.admits(leaving=1, managed=10)
-    for _ in range(FEW):
-        guard.deleted()
-    assert not guard.admits(leaving=1, managed=10)
+    assert guard.allow(leaving=1, managed=10)
+    for _ in range(FREE_DELETIONS):
+        guard.record_deletion()
+    assert not guard.allow(leaving=1, managed=10)
     # Once stopped, time alone does not let it go on.
     clock.step(WINDOW_SECONDS + 1)
-    assert not guard.admits(leaving=1, managed=10)
-    guard.allowed = True
-    assert guard.admits(leaving=100, managed=100)
-    guard.allowed = False
-    assert guard.admits(leaving=1, managed=100)
-    assert not guard.admits(leaving=51, managed=100)
+    assert not guard.allow(leaving=1, managed=10)
+    guard.is_confirmed = True
+    assert guard.allow(leaving=100, managed=100)
+    guard.is_confirmed = False
+    assert guard.allow(leaving=1, managed=100)
+    assert not guard.allow(leaving=51, managed=100)

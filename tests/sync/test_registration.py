@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from shoal.sync.loops import SyncSettings
-from shoal.sync.registration.decide import Origin, cluster_for, decide
+from shoal.sync.controllers import SyncSettings
+from shoal.sync.registration.decide import RegistrationSource, cluster_for, decide
 from tests.serving import Cluster, Server
-from tests.sync.hubs import own_hub
-from tests.sync.world import WORKLOAD_CLUSTERS, workload_cluster
+from tests.sync.hub_server import own_hub
+from tests.sync.sync_environment import WORKLOAD_CLUSTERS, workload_cluster
 
 Object = dict[str, Any]
 
-MANAGED, CAPI = Origin(True, "team", "east"), Origin(False, "team", "east")
+MANAGED, CAPI = RegistrationSource(True, "team", "east"), RegistrationSource(False, "team", "east")
 INITIALIZED = {"initialization": {"controlPlaneInitialized": True, "infrastructureProvisioned": True}}
 CLUSTERS = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/clusters"
 
@@ -30,7 +30,7 @@ def managed(phase: str = "Running", register: bool = True, **metadata: object) -
 
 
 def registered(namespace: str = "default", name: str = "a", **metadata: object) -> Object:
-    made = cluster_for(Origin(True, namespace, name), managed())
+    made = cluster_for(RegistrationSource(True, namespace, name), managed())
     return {**made, "metadata": {**made["metadata"], "uid": "u-1", **metadata}}
 
 
@@ -55,13 +55,13 @@ FOREIGN = {"metadata": {"name": "a", "uid": "u-9"}}
     ],
 )
 def test_registration(given: Object | None, cluster: Object | None, created: bool, deleted: str, reason: str) -> None:
-    decision = decide(Origin(True, "default", "a"), given, cluster)
+    decision = decide(RegistrationSource(True, "default", "a"), given, cluster)
     assert (decision.create is not None, decision.delete) == (created, deleted)
     assert (decision.condition.reason if decision.condition else "") == reason
 
 
 def test_a_name_that_is_too_long_is_told() -> None:
-    told = decide(Origin(True, "team", "n" * 60), managed(), None).condition
+    told = decide(RegistrationSource(True, "team", "n" * 60), managed(), None).condition
     assert told is not None
     assert told.reason == "NameTooLong"
 
@@ -74,7 +74,7 @@ def test_a_name_that_is_too_long_is_told() -> None:
         (CAPI, origin({"initialization": {"controlPlaneInitialized": True}})),
     ],
 )
-def test_what_is_not_ready_waits(of: Origin, found: Object) -> None:
+def test_what_is_not_ready_waits(of: RegistrationSource, found: Object) -> None:
     assert decide(of, found, None).create is None
 
 

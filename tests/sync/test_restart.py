@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.serving import Cluster, Server, config_map
-from tests.sync.world import WORKLOAD_CLUSTERS, World, deployment
+from tests.sync.sync_environment import WORKLOAD_CLUSTERS, World, deployment
 
 ASSIGNED = "workloads.kcp.dev/cluster"
 

@@ -25,15 +25,15 @@ HANG = 120.0
 @pytest.fixture
 def shoal_log() -> Iterator[logging.Logger]:
     found, others = logging.getLogger("shoal"), logging.getLogger()
-    kept = found.handlers[:], found.level, found.propagate, others.handlers[:], others.level, dict(logs._settings)
+    kept = found.handlers[:], found.level, found.propagate, others.handlers[:], others.level, dict(logs._config)
     yield found
     found.handlers[:], found.propagate, others.handlers[:] = kept[0], kept[2], kept[3]
     found.setLevel(kept[1])
     others.setLevel(kept[4])
-    logs._settings.update(kept[5])
+    logs._config.update(kept[5])
 
 
-def speak(found: logging.Logger) -> None:
+def write_log_lines(found: logging.Logger) -> None:
     found.getChild("runtime").info("%s: %s; again in %.1f s", "loop", "a\nb", 0.1)
     found.getChild("apiserver").warning("said")
     try:
@@ -43,8 +43,8 @@ def speak(found: logging.Logger) -> None:
 
 
 def test_text_is_klogs(shoal_log: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure(level="info", form="text")
-    speak(shoal_log)
+    logs.configure(level="info", log_format="text")
+    write_log_lines(shoal_log)
     lines = capsys.readouterr().err.splitlines()
     heads = [line for line in lines if not line.startswith("    ")]
     assert [line[0] for line in heads] == ["I", "W", "E"]
@@ -54,10 +54,10 @@ def test_text_is_klogs(shoal_log: logging.Logger, capsys: pytest.CaptureFixture[
 
 
 def test_json_is_one_object_a_line(shoal_log: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure(level="info", form="json")
-    speak(shoal_log)
-    logs.say("Shoal is ready")
-    logs.say("it did not work", error=True, hint="try again")
+    logs.configure(level="info", log_format="json")
+    write_log_lines(shoal_log)
+    logs.print_message("Shoal is ready")
+    logs.print_message("it did not work", error=True, hint="try again")
     found = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [each["level"] for each in found] == ["info", "warning", "error", "info", "error"]
     assert (found[0]["logger"], found[0]["v"], found[0]["msg"]) == ("shoal.runtime", 0, "loop: a\nb; again in 0.1 s")
@@ -67,19 +67,19 @@ def test_json_is_one_object_a_line(shoal_log: logging.Logger, capsys: pytest.Cap
 
 
 def test_the_level_is_kept(shoal_log: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure(level="error", form="text")
-    speak(shoal_log)
+    logs.configure(level="error", log_format="text")
+    write_log_lines(shoal_log)
     assert [line[0] for line in capsys.readouterr().err.splitlines() if line[0] != " "] == ["E"]
 
 
-def started(directory: Path, *flags: str) -> subprocess.Popen[str]:
+def start_server(directory: Path, *flags: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "shoal.cli.main", "up", "--data-dir", str(directory), "--listen", "127.0.0.1:0"]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("SHOAL_")}
     return subprocess.Popen([*command, "--workers", "1", *flags], stderr=subprocess.PIPE, text=True, env=environment)
 
 
 def test_every_line_of_a_server_is_json_where_asked(tmp_path: Path) -> None:
-    process = started(tmp_path / "data", "--log-format", "json", "--log-level", "debug")
+    process = start_server(tmp_path / "data", "--log-format", "json", "--log-level", "debug")
     assert process.stderr is not None
     lines = []
     for line in process.stderr:
@@ -98,7 +98,7 @@ def test_every_line_of_a_server_is_json_where_asked(tmp_path: Path) -> None:
 
 def test_a_start_that_fails_says_so_in_json_too(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    process = started(tmp_path / "file", "--log-format", "json")
+    process = start_server(tmp_path / "file", "--log-format", "json")
     _, errors = process.communicate(timeout=HANG)
     assert process.returncode != 0
     assert [json.loads(line)["level"] for line in errors.splitlines()] == ["error"]

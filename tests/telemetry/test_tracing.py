@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from shoal.assemble.tracing import Exporter
+from shoal.assemble.telemetry.otlp_exporter import SpanExporter
 from shoal.telemetry import otlp, tracing
-from tests.isolation.people import MANAGED, Hub
+from tests.isolation.tenants import MANAGED, Hub
 from tests.serving import HANG, Cluster, Server
-from tests.sync.world import World, deployment
+from tests.sync.sync_environment import World, deployment
 
 TRACE, CLIENT_SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACEPARENT = f"00-{TRACE}-{CLIENT_SPAN}-01"
@@ -25,7 +25,7 @@ Span = dict[str, Any]
 
 
 @dataclass
-class Receiver:
+class OTLPReceiver:
     """A minimal OTLP collector."""
 
     url: str = ""
@@ -41,15 +41,15 @@ class Receiver:
                     found += [{**span, **named} for span in scope["spans"] if span["traceId"] == trace]
         return found
 
-    def until(self, enough: Callable[[list[Span]], bool]) -> list[Span]:
+    def wait_for_spans(self, enough: Callable[[list[Span]], bool]) -> list[Span]:
         with self.arrived:
             assert self.arrived.wait_for(lambda: enough(self.spans()), HANG), [s["name"] for s in self.spans()]
             return self.spans()
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    found = Receiver()
+def receiver() -> Iterator[OTLPReceiver]:
+    found = OTLPReceiver()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -77,12 +77,12 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def traced_world(receiver: Receiver, tmp_path: Path) -> Iterator[World]:
-    tracing.export_to(receiver.url, "shoal-test")
+def traced_world(receiver: OTLPReceiver, tmp_path: Path) -> Iterator[World]:
+    tracing.enable(receiver.url, "shoal-test")
     try:
         assert tracing.tracer is not None
         server = Server(tmp_path / "data")
-        exporter = Exporter(tracing.tracer, receiver.url)
+        exporter = SpanExporter(tracing.tracer, receiver.url)
         running = asyncio.run_coroutine_threadsafe(exporter.run(), server.loop)
         world = World(server)
         yield world
@@ -91,10 +91,10 @@ def traced_world(receiver: Receiver, tmp_path: Path) -> Iterator[World]:
         server.call(exporter.close())
         server.stop()
     finally:
-        tracing.stop()
+        tracing.disable()
 
 
-def test_an_apply_to_a_synced_deployment_is_one_trace(traced_world: World, receiver: Receiver) -> None:
+def test_an_apply_to_a_synced_deployment_is_one_trace(traced_world: World, receiver: OTLPReceiver) -> None:
     world = traced_world
     member = world.member()
     name = world.register(member)
@@ -124,7 +124,7 @@ def test_an_apply_to_a_synced_deployment_is_one_trace(traced_world: World, recei
         has("apiserver", "POST pods", member.name),
         has("apiserver", "PATCH deployments/status", "root"),
     ]
-    spans = receiver.until(lambda found: all(any(map(step, found)) for step in steps))
+    spans = receiver.wait_for_spans(lambda found: all(any(map(step, found)) for step in steps))
     by_id = {span["spanId"]: span for span in spans}
     first = next(span for span in spans if steps[0](span))
     assert first["parentSpanId"] == CLIENT_SPAN
@@ -138,13 +138,13 @@ def test_an_apply_to_a_synced_deployment_is_one_trace(traced_world: World, recei
     assert all(int(span["startTimeUnixNano"]) <= int(span["endTimeUnixNano"]) for span in spans)
 
 
-def test_a_managed_cluster_is_one_trace_from_the_hub_to_its_nodes(receiver: Receiver, tmp_path: Path) -> None:
+def test_a_managed_cluster_is_one_trace_from_the_hub_to_its_nodes(receiver: OTLPReceiver, tmp_path: Path) -> None:
     """Hub and worker are two servers with two stores: the trace travels with the watch from one to the other."""
-    tracing.export_to(receiver.url, "shoal-test")
+    tracing.enable(receiver.url, "shoal-test")
     try:
         assert tracing.tracer is not None
         hub = Hub(tmp_path / "data")
-        exporter = Exporter(tracing.tracer, receiver.url)
+        exporter = SpanExporter(tracing.tracer, receiver.url)
         running = asyncio.run_coroutine_threadsafe(exporter.run(), hub.loop)
         root = Cluster(hub, "root")
         kind = {"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "ManagedCluster"}
@@ -152,17 +152,17 @@ def test_a_managed_cluster_is_one_trace_from_the_hub_to_its_nodes(receiver: Rece
         root.request("POST", MANAGED, body, traceparent=TRACEPARENT).ok()
         wanted = {"fleet-scheduler", "fleet-subscriber", "fleet-hosting", "capi-machines", "simulated-nodes"}
         wanted |= {"fleet-reporter", "registration"}
-        spans = receiver.until(lambda found: wanted <= {span["scope"] for span in found})
+        spans = receiver.wait_for_spans(lambda found: wanted <= {span["scope"] for span in found})
         assert {span["traceId"] for span in spans} == {TRACE}
         running.cancel()
         hub.call(exporter.close())
         root.close()
         hub.stop()
     finally:
-        tracing.stop()
+        tracing.disable()
 
 
-def test_what_nobody_asked_for_is_not_traced(traced_world: World, receiver: Receiver) -> None:
+def test_what_nobody_asked_for_is_not_traced(traced_world: World, receiver: OTLPReceiver) -> None:
     """Reads without a trace of their own, and periodic reconciles."""
     hub = traced_world.hub
     hub.get("/api/v1/endpoints")
@@ -172,7 +172,7 @@ def test_what_nobody_asked_for_is_not_traced(traced_world: World, receiver: Rece
     hub.request("POST", path, body, traceparent=unsampled).ok()
     hub.request("GET", f"{path}/quiet", traceparent=TRACEPARENT).ok()
     hub.request("POST", path, {"metadata": {"name": "loud"}}).ok()
-    receiver.until(lambda spans: any(span["name"] == "GET configmaps" for span in spans))
+    receiver.wait_for_spans(lambda spans: any(span["name"] == "GET configmaps" for span in spans))
     assert {span["name"] for span in receiver.spans()} == {"GET configmaps"}
     every = [
         span for body in receiver.bodies for r in body["resourceSpans"] for s in r["scopeSpans"] for span in s["spans"]
@@ -198,24 +198,24 @@ def test_events_say_nothing_of_traces_where_they_are_off(server: Server) -> None
      f"ff-{TRACE}-{CLIENT_SPAN}-01", f"00-{TRACE.upper()}-{CLIENT_SPAN}-01", f"00-{TRACE}-{CLIENT_SPAN}-01-more"],
 )  # fmt: skip
 def test_what_is_no_traceparent_is_no_parent(text: str) -> None:
-    assert tracing.parsed(text) is None
+    assert tracing.parse_traceparent(text) is None
 
 
 def test_a_later_version_of_traceparent_is_read_as_far_as_it_is_known() -> None:
-    found = tracing.parsed(f"01-{TRACE}-{CLIENT_SPAN}-01-more")
+    found = tracing.parse_traceparent(f"01-{TRACE}-{CLIENT_SPAN}-01-more")
     assert found is not None
-    assert (found.trace, found.span, found.traceparent) == (TRACE, CLIENT_SPAN, TRACEPARENT)
+    assert (found.trace_id, found.span_id, found.traceparent) == (TRACE, CLIENT_SPAN, TRACEPARENT)
 
 
 def test_spans_are_bounded_and_told_as_otlp_has_them() -> None:
     tracer = tracing.Tracer("s")
-    for number in range(tracing.MOST_WAITING + 3):
-        with tracer.span("scope", f"n{number}", tracing.CLIENT, None, size=7, of="x"):
+    for number in range(tracing.MAX_PENDING_SPANS + 3):
+        with tracer.span("scope", f"n{number}", tracing.SPAN_KIND_CLIENT, None, size=7, of="x"):
             pass
-    assert (len(tracer.waiting), tracer.dropped) == (tracing.MOST_WAITING, 3)
-    with pytest.raises(ValueError, match="no"), tracer.span("scope", "failed", tracing.SERVER, None):
+    assert (len(tracer.pending_spans), tracer.dropped_spans) == (tracing.MAX_PENDING_SPANS, 3)
+    with pytest.raises(ValueError, match="no"), tracer.span("scope", "failed", tracing.SPAN_KIND_SERVER, None):
         raise ValueError("no")
-    sent = otlp.request(list(tracer.waiting)[-2:], {"service.name": "s"})
+    sent = otlp.export_request(list(tracer.pending_spans)[-2:], {"service.name": "s"})
     [resource] = sent["resourceSpans"]
     assert resource["resource"]["attributes"] == [{"key": "service.name", "value": {"stringValue": "s"}}]
     good, bad = resource["scopeSpans"][0]["spans"]

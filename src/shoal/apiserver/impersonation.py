@@ -8,17 +8,17 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from shoal.apiserver.authn import (
+from shoal.apiserver.authn.authenticator import (
     ANONYMOUS,
     AUTHENTICATED,
     SERVICE_ACCOUNT_PREFIX,
     UNAUTHENTICATED,
     User,
-    home_of,
+    cluster_of_user,
     service_account_groups,
 )
 from shoal.apiserver.authz import Attributes, Authorizer, forbidden
-from shoal.apiserver.authz.rules import quoted, quoted_list
+from shoal.apiserver.authz.rules import quote, quote_list
 from shoal.objects.errors import BadRequest
 from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain
 from shoal.objects.wire import Request
@@ -34,24 +34,24 @@ class Impersonation(NamedTuple):
     checks: tuple[Attributes, ...]
 
 
-def impersonated(request: Request, user: User, cluster: str, authorizer: Authorizer) -> User:
+def impersonate(request: Request, user: User, cluster: str, authorizer: Authorizer) -> User:
     """Returns the user the request acts as, usually the authenticated one. Raises BadRequest or Forbidden."""
     # One search in all header names is cheaper than one per header. False positives are sorted out below.
     if _PREFIX not in "".join(request.headers):
         return user
-    wanted = read_headers(request, cluster)
-    if wanted is None:
+    impersonation = parse_headers(request, cluster)
+    if impersonation is None:
         return user
-    for check in wanted.checks:
+    for check in impersonation.checks:
         decision = authorizer.authorize(user, check)
         if not decision.allowed:
             raise forbidden(user, check, decision.reason)
-    return wanted.user
+    return impersonation.user
 
 
-def read_headers(request: Request, cluster: str) -> Impersonation | None:
+def parse_headers(request: Request, cluster: str) -> Impersonation | None:
     """Returns the requested impersonation, or None if the headers name no user."""
-    name, uid = _first(request, "impersonate-user"), _first(request, "impersonate-uid")
+    name, uid = _first_header(request, "impersonate-user"), _first_header(request, "impersonate-uid")
     groups = tuple(request.header_list("impersonate-group"))
     extra: dict[str, tuple[str, ...]] = {}
     for header in request.headers:
@@ -60,8 +60,8 @@ def read_headers(request: Request, cluster: str) -> Impersonation | None:
             extra[key] = (*extra.get(key, ()), *request.header_list(header))
     if not name:
         if uid or groups or extra:
-            wanted = f"uid {quoted(uid)}, groups {quoted_list(groups)}, extra {quoted_list(extra)}"
-            raise BadRequest(f"requested {wanted} without impersonating a user name")
+            requested = f"uid {quote(uid)}, groups {quote_list(groups)}, extra {quote_list(extra)}"
+            raise BadRequest(f"requested {requested} without impersonating a user name")
         return None
     checks = [_name_check(cluster, name)]
     if uid:
@@ -72,7 +72,7 @@ def read_headers(request: Request, cluster: str) -> Impersonation | None:
         for key, values in extra.items()
         for value in values
     ]
-    return Impersonation(User(name, _groups(name, groups), uid, extra, home_of(cluster)), tuple(checks))
+    return Impersonation(User(name, _groups_of(name, groups), uid, extra, cluster_of_user(cluster)), tuple(checks))
 
 
 def split_service_account(name: str) -> tuple[str, str] | None:
@@ -92,9 +92,9 @@ def _name_check(cluster: str, name: str) -> Attributes:
     return Attributes(cluster, "impersonate", "", "v1", "serviceaccounts", namespace=account[0], name=account[1])
 
 
-def _groups(name: str, asked: tuple[str, ...]) -> tuple[str, ...]:
+def _groups_of(name: str, requested: tuple[str, ...]) -> tuple[str, ...]:
     account = split_service_account(name)
-    groups = service_account_groups(account[0]) if account is not None and not asked else asked
+    groups = service_account_groups(account[0]) if account is not None and not requested else requested
     if name == ANONYMOUS:
         return groups if UNAUTHENTICATED in groups else (*groups, UNAUTHENTICATED)
     if AUTHENTICATED in groups or UNAUTHENTICATED in groups:
@@ -102,7 +102,7 @@ def _groups(name: str, asked: tuple[str, ...]) -> tuple[str, ...]:
     return (*groups, AUTHENTICATED)
 
 
-def _first(request: Request, header: str) -> str:
+def _first_header(request: Request, header: str) -> str:
     return next(iter(request.header_list(header)), "")
 
 

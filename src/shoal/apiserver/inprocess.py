@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, MutableSet
 
 from shoal.objects.errors import BadRequest, Unavailable
 from shoal.objects.wire import Handler, Request, Response, StreamResponse, Upgrade
-from shoal.store.fencing import Holds, only_while
+from shoal.store.fencing import LeaseCheck, fenced_by
 
 IN_PROCESS = "in-process"
 """Remote address of such requests. Response headers meant for people are left out."""
@@ -23,12 +23,12 @@ class InProcessTransport:
         """`pipes` collects the open streams."""
         self._handler = handler
         self._pipes: MutableSet[Pipe] = pipes if pipes is not None else set()
-        self._holds: Holds | None = None
+        self._holds: LeaseCheck | None = None
 
     async def request(
         self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, Mapping[str, str], bytes]:
-        answer = await self._call(Request(method, path, query, headers, body, remote=IN_PROCESS))
+        answer = await self._call(Request(method, path, query, headers, body, remote_addr=IN_PROCESS))
         if isinstance(answer, Response):
             content = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
         else:
@@ -36,14 +36,14 @@ class InProcessTransport:
             pipe = Pipe()
             answer.start(pipe)
             content = b"".join([piece async for piece in pipe.read()])
-            if pipe.broken:
+            if pipe.aborted:
                 raise Unavailable("the answer was cut off", retry_after=1)
         return answer.status, {name.lower(): value for name, value in answer.headers}, content
 
     async def stream(
         self, method: str, path: str, query: str, headers: Mapping[str, str]
     ) -> tuple[int, AsyncIterator[bytes]]:
-        answer = await self._call(Request(method, path, query, headers, remote=IN_PROCESS))
+        answer = await self._call(Request(method, path, query, headers, remote_addr=IN_PROCESS))
         if isinstance(answer, Response):
             content = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
             return answer.status, _once(content)
@@ -53,27 +53,27 @@ class InProcessTransport:
         answer.start(pipe)
         return answer.status, pipe.read()
 
-    def fenced(self, holds: Holds) -> InProcessTransport:
+    def with_fence(self, holds: LeaseCheck) -> InProcessTransport:
         """Returns a transport that may write only while `holds` is true."""
-        fenced = InProcessTransport(self._handler, self._pipes)
-        fenced._holds = holds
-        return fenced
+        transport = InProcessTransport(self._handler, self._pipes)
+        transport._holds = holds
+        return transport
 
     async def close(self) -> None:
         """Does nothing: no connection is held open."""
 
     async def _call(self, request: Request) -> Response | StreamResponse:
         if self._holds is not None and request.method != "GET":
-            with only_while(self._holds):
-                return await self._answered(request)
-        return await self._answered(request)
+            with fenced_by(self._holds):
+                return await self._handle(request)
+        return await self._handle(request)
 
-    async def _answered(self, request: Request) -> Response | StreamResponse:
+    async def _handle(self, request: Request) -> Response | StreamResponse:
         answer = self._handler(request)
-        made = answer if isinstance(answer, (Response, StreamResponse, Upgrade)) else await answer
-        if isinstance(made, Upgrade):
-            raise BadRequest(f"there is no connection in one process to upgrade to {made.protocol}")
-        return made
+        result = answer if isinstance(answer, (Response, StreamResponse, Upgrade)) else await answer
+        if isinstance(result, Upgrade):
+            raise BadRequest(f"there is no connection in one process to upgrade to {result.protocol}")
+        return result
 
 
 async def _once(content: bytes) -> AsyncIterator[bytes]:
@@ -87,10 +87,10 @@ class Pipe:
         self._pieces: deque[bytes] = deque()
         self._ready = asyncio.Event()
         self._closed = False
-        self.broken = False
+        self.aborted = False
         """True if the stream was aborted before its end."""
         self._callbacks: list[Callable[[], None]] = []
-        self._drained: Callable[[], None] | None = None
+        self._on_drain: Callable[[], None] | None = None
         self._size = 0
 
     @property
@@ -98,7 +98,7 @@ class Pipe:
         return self._closed
 
     @property
-    def pending(self) -> int:
+    def pending_bytes(self) -> int:
         return self._size
 
     def write(self, data: bytes) -> None:
@@ -115,14 +115,14 @@ class Pipe:
                 callback()
 
     def abort(self) -> None:
-        self.broken = self.broken or not self._closed
+        self.aborted = self.aborted or not self._closed
         self.close()
 
     def on_close(self, callback: Callable[[], None]) -> None:
         self._callbacks.append(callback)
 
     def on_drain(self, callback: Callable[[], None]) -> None:
-        self._drained = callback
+        self._on_drain = callback
 
     async def read(self) -> AsyncIterator[bytes]:
         try:
@@ -134,8 +134,8 @@ class Pipe:
                 if self._closed:
                     return
                 self._ready.clear()
-                if self._drained is not None:
-                    self._drained()
+                if self._on_drain is not None:
+                    self._on_drain()
                 await self._ready.wait()
         finally:
             self.close()

@@ -24,11 +24,11 @@ def tune() -> bool:
         return False
     mallopt = ctypes.CDLL(None).mallopt
     mallopt.argtypes, mallopt.restype = (ctypes.c_int, ctypes.c_int), ctypes.c_int
-    taken = [mallopt(option, value) == 1 for option, value in _OPTIONS]
-    return all(taken)
+    accepted = [mallopt(option, value) == 1 for option, value in _OPTIONS]
+    return all(accepted)
 
 
-def give_back() -> None:
+def trim() -> None:
     """Returns free memory to the kernel. This takes a millisecond for some megabytes."""
     if _is_glibc():
         ctypes.CDLL(None).malloc_trim(0)

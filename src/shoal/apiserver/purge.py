@@ -9,37 +9,39 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from shoal.apiserver.core import Core
+from shoal.apiserver.server import ServerComponents
 from shoal.store.interface import CompareFailed
 
-TOGETHER = 256
+BATCH_SIZE = 256
 
 
-async def purge(core: Core, cluster: str) -> None:
+async def purge(server: ServerComponents, cluster: str) -> None:
     while True:
-        await core.store.settled()
-        found = _stored(core, cluster)
-        if not found:
+        await server.store.flush()
+        keys = _stored_keys(server, cluster)
+        if not keys:
             return
-        for start in range(0, len(found), TOGETHER):
-            await asyncio.gather(*(_delete(core, *item) for item in found[start : start + TOGETHER]))
+        for start in range(0, len(keys), BATCH_SIZE):
+            await asyncio.gather(*(_delete(server, *item) for item in keys[start : start + BATCH_SIZE]))
 
 
-def _stored(core: Core, cluster: str) -> list[tuple[str, int]]:
+def _stored_keys(server: ServerComponents, cluster: str) -> list[tuple[str, int]]:
     """Keys and revisions of everything in the store. Unwritten bootstrap objects are not in it."""
-    found = []
-    for kind in core.cache.kinds.values():
+    keys = []
+    for kind in server.cache.resource_caches.values():
         table = kind.tables.get(cluster)
         if table is not None:
-            found += [
+            keys += [
                 (f"{kind.key}/{cluster}/{key}", entry.revision)
                 for key, entry in table.entries.items()
                 if not entry.virtual
             ]
-        found += [(f"{kind.key}/{cluster}/{key}", revision) for key, revision in kind.removed.get(cluster, {}).items()]
-    return found
+        keys += [
+            (f"{kind.key}/{cluster}/{key}", revision) for key, revision in kind.tombstones.get(cluster, {}).items()
+        ]
+    return keys
 
 
-async def _delete(core: Core, key: str, revision: int) -> None:
+async def _delete(server: ServerComponents, key: str, revision: int) -> None:
     with suppress(CompareFailed):  # written meanwhile: the next round deletes it
-        await core.store.delete(key, revision)
+        await server.store.delete(key, revision)

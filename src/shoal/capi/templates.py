@@ -11,43 +11,45 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.kinds.capi import TEMPLATE
+from shoal.kinds.clusterapi.capi import TEMPLATE_SUFFIX
 from shoal.objects.duration import parse_time
 
 Object = dict[str, Any]
 
-IN_PLACE = ("minReadySeconds", "readinessGates", "deletion", "taints")
-_ROLLED_OUT = ("version", "bootstrap", "infrastructureRef", "failureDomain")
+IN_PLACE_FIELDS = ("minReadySeconds", "readinessGates", "deletion", "taints")
+_ROLLOUT_FIELDS = ("version", "bootstrap", "infrastructureRef", "failureDomain")
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def rollout_fields(template: Mapping[str, Any]) -> Object:
-    return {field: template["spec"][field] for field in _ROLLED_OUT if template["spec"].get(field)}
+    return {field: template["spec"][field] for field in _ROLLOUT_FIELDS if template["spec"].get(field)}
 
 
-def differences(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+def rollout_reasons(current: Mapping[str, Any], desired: Mapping[str, Any]) -> list[str]:
     """Why Machines of the current template must be replaced; empty: they need not."""
-    before, after = current["spec"], wanted["spec"]
-    found: list[str] = []
-    if before.get("version", "") != after.get("version", ""):
-        found.append(f"Version {before.get('version', '')}, {after.get('version', '')} required")
-    if (before.get("bootstrap") or {}) != (after.get("bootstrap") or {}):
-        found.append("Bootstrap configuration is not up-to-date")
-    if before["infrastructureRef"] != after["infrastructureRef"]:
-        found.append(f"{before['infrastructureRef']['kind'].removesuffix(TEMPLATE)} is not up-to-date")
-    if before.get("failureDomain", "") != after.get("failureDomain", ""):
-        found.append(f"Failure domain {before.get('failureDomain', '')}, {after.get('failureDomain', '')} required")
-    return found
+    old_spec, new_spec = current["spec"], desired["spec"]
+    reasons: list[str] = []
+    if old_spec.get("version", "") != new_spec.get("version", ""):
+        reasons.append(f"Version {old_spec.get('version', '')}, {new_spec.get('version', '')} required")
+    if (old_spec.get("bootstrap") or {}) != (new_spec.get("bootstrap") or {}):
+        reasons.append("Bootstrap configuration is not up-to-date")
+    if old_spec["infrastructureRef"] != new_spec["infrastructureRef"]:
+        reasons.append(f"{old_spec['infrastructureRef']['kind'].removesuffix(TEMPLATE_SUFFIX)} is not up-to-date")
+    if old_spec.get("failureDomain", "") != new_spec.get("failureDomain", ""):
+        reasons.append(
+            f"Failure domain {old_spec.get('failureDomain', '')}, {new_spec.get('failureDomain', '')} required"
+        )
+    return reasons
 
 
-def expired(deployment: Mapping[str, Any], machine_set: Mapping[str, Any], now: float) -> bool:
+def is_rollout_after_expired(deployment: Mapping[str, Any], machine_set: Mapping[str, Any], now: float) -> bool:
     """Whether the MachineSet is older than a `rollout.after` that has passed."""
     after = parse_time((deployment["spec"].get("rollout") or {}).get("after"))
     created = parse_time(machine_set["metadata"].get("creationTimestamp"))
     return after is not None and after < now and created is not None and created < after
 
 
-def suffix(*parts: object) -> str:
+def stable_suffix(*parts: object) -> str:
     """Five random-looking letters, always the same for the same parts."""
     number = int.from_bytes(hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).digest()[:8], "big")
     letters = []
@@ -57,7 +59,7 @@ def suffix(*parts: object) -> str:
     return "".join(letters)
 
 
-def digits(*parts: object) -> str:
+def hash_digits(*parts: object) -> str:
     """A decimal hash for labels, such as the template hash."""
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).digest()
     return str(int.from_bytes(digest[:4], "big"))

@@ -9,17 +9,17 @@ from typing import Any
 
 import click
 
-from shoal.cli.asking import DENIED, AskingError, ask, hub_options
-from shoal.cli.manifests import in_namespace, read_all
-from shoal.cli.printing import as_text
-from shoal.client.naming import Served, of_object, served
-from shoal.client.requests import Client
+from shoal.cli.manifests import read_manifests, with_default_namespace
+from shoal.cli.options.hub import EXIT_DENIED, CommandError, call_hub, hub_options
+from shoal.cli.printers import format_output
+from shoal.client.rest import Client
+from shoal.client.restmapper import APIResource, mapping_for, server_resources
 from shoal.objects.errors import Conflict, Forbidden, NotFound, StatusError, Unauthorized
 
 Object = dict[str, Any]
-LEARN_SECONDS, LOOK_SECONDS = 15.0, 0.1
+DISCOVERY_TIMEOUT_SECONDS, POLL_SECONDS = 15.0, 0.1
 """How long to wait for a kind whose CustomResourceDefinition was just applied."""
-DEFINITION = "CustomResourceDefinition"
+CRD_KIND = "CustomResourceDefinition"
 
 
 @click.command(name="apply")
@@ -45,18 +45,20 @@ def command(
     data_dir: Path | None,
 ) -> None:
     """Applies objects by server-side apply, in the order given. What fails does not keep the others from it."""
-    given = read_all(filenames, recursive=recursive)
-    if not given:
-        raise AskingError("there is nothing to apply", "the files have no objects in them")
+    manifests = read_manifests(filenames, recursive=recursive)
+    if not manifests:
+        raise CommandError("there is nothing to apply", "the files have no objects in them")
 
-    async def question(client: Client) -> tuple[list[Object], list[AskingError]]:
-        applying = Applying(client, field_manager, force=force_conflicts, dry=dry_run == "server")
-        return await applying.all(given, namespace, say=output == "text")
+    async def request(client: Client) -> tuple[list[Object], list[CommandError]]:
+        applier = ManifestApplier(client, field_manager, force=force_conflicts, dry_run=dry_run == "server")
+        return await applier.apply_all(manifests, namespace, print_lines=output == "text")
 
-    applied, failures = ask(kubeconfig, data_dir, question, "" if output == "text" else "applying")
+    applied, failures = call_hub(kubeconfig, data_dir, request, "" if output == "text" else "applying")
     if output != "text":
-        found = applied[0] if len(given) == 1 and applied else {"apiVersion": "v1", "kind": "List", "items": applied}
-        click.echo(as_text(found, output))
+        printed = (
+            applied[0] if len(manifests) == 1 and applied else {"apiVersion": "v1", "kind": "List", "items": applied}
+        )
+        click.echo(format_output(printed, output))
     if failures:
         *before, last = failures
         for error in before:
@@ -64,68 +66,72 @@ def command(
         raise last
 
 
-class Applying:
+class ManifestApplier:
     """One run. Discovery is read once, and again only if a manifest may have changed it."""
 
-    def __init__(self, client: Client, manager: str, *, force: bool, dry: bool) -> None:
-        self._client, self._manager, self._force, self._dry = client, manager, force, dry
-        self._kinds: list[Served] = []
-        self._defined: set[tuple[str, str]] = set()
+    def __init__(self, client: Client, manager: str, *, force: bool, dry_run: bool) -> None:
+        self._client, self._manager, self._force, self._dry_run = client, manager, force, dry_run
+        self._resources: list[APIResource] = []
+        self._applied_crds: set[tuple[str, str]] = set()
         """Group and kind of applied CustomResourceDefinitions."""
 
-    async def all(self, given: list[Object], namespace: str, *, say: bool) -> tuple[list[Object], list[AskingError]]:
-        self._kinds = await served(self._client)
+    async def apply_all(
+        self, manifests: list[Object], namespace: str, *, print_lines: bool
+    ) -> tuple[list[Object], list[CommandError]]:
+        self._resources = await server_resources(self._client)
         applied: list[Object] = []
-        failures: list[AskingError] = []
-        for obj in given:
+        failures: list[CommandError] = []
+        for obj in manifests:
             try:
-                kind, found = await self._one(obj, namespace)
-            except AskingError as error:
+                kind, applied_object = await self._apply_one(obj, namespace)
+            except CommandError as error:
                 failures.append(error)
                 continue
-            applied.append(found)
-            if say:
-                dry = " (server dry run)" if self._dry else ""
-                click.echo(f"{kind.title}/{obj['metadata']['name']} serverside-applied{dry}")
+            applied.append(applied_object)
+            if print_lines:
+                dry = " (server dry run)" if self._dry_run else ""
+                click.echo(f"{kind.display_name}/{obj['metadata']['name']} serverside-applied{dry}")
                 sys.stdout.flush()
         return applied, failures
 
-    async def _one(self, obj: Object, namespace: str) -> tuple[Served, Object]:
+    async def _apply_one(self, obj: Object, namespace: str) -> tuple[APIResource, Object]:
         title = f"{obj['kind']} {obj['metadata']['name']}"
-        kind = await self._kind(obj)
-        if kind.kind.namespaced:
-            obj = in_namespace(obj, namespace)
+        kind = await self._resource_for(obj)
+        if kind.gvr.namespaced:
+            obj = with_default_namespace(obj, namespace)
         try:
-            found = await self._client.apply(
-                kind.kind, obj, self._manager, force=self._force, dry_run=self._dry, strict=True
+            applied = await self._client.apply(
+                kind.gvr, obj, self._manager, force=self._force, dry_run=self._dry_run, strict=True
             )
         except Conflict as error:
-            raise AskingError(f"{title}: {error}", "--force-conflicts takes the fields over") from None
+            raise CommandError(f"{title}: {error}", "--force-conflicts takes the fields over") from None
         except (Forbidden, Unauthorized) as error:
-            raise AskingError(f"{title}: {error}", "shoal kubeconfig prints the administrator's", DENIED) from None
+            raise CommandError(
+                f"{title}: {error}", "shoal kubeconfig prints the administrator's", EXIT_DENIED
+            ) from None
         except NotFound as error:
-            hint = f"apply a Namespace {obj['metadata'].get('namespace')} first" if kind.kind.namespaced else ""
-            raise AskingError(f"{title}: {error}", hint) from None
+            hint = f"apply a Namespace {obj['metadata'].get('namespace')} first" if kind.gvr.namespaced else ""
+            raise CommandError(f"{title}: {error}", hint) from None
         except StatusError as error:
-            raise AskingError(f"{title}: {error}") from None
-        if obj["kind"] == DEFINITION:
-            spec = found.get("spec") or {}
-            self._defined.add((spec.get("group", ""), (spec.get("names") or {}).get("kind", "")))
-        return kind, found
+            raise CommandError(f"{title}: {error}") from None
+        if obj["kind"] == CRD_KIND:
+            spec = applied.get("spec") or {}
+            self._applied_crds.add((spec.get("group", ""), (spec.get("names") or {}).get("kind", "")))
+        return kind, applied
 
-    async def _kind(self, obj: Object) -> Served:
+    async def _resource_for(self, obj: Object) -> APIResource:
         import asyncio  # noqa: PLC0415  the event loop runs by now; help does not need it
 
-        found = of_object(self._kinds, obj)
+        resource = mapping_for(self._resources, obj)
         group = str(obj.get("apiVersion") or "").rpartition("/")[0]
-        awaited = not self._dry and (group, obj["kind"]) in self._defined
-        end = time.monotonic() + LEARN_SECONDS
-        while found is None and awaited and time.monotonic() < end:
-            await asyncio.sleep(LOOK_SECONDS)
-            self._kinds = await served(self._client)
-            found = of_object(self._kinds, obj)
-        if found is None:
-            named = f"{obj['kind']} of {obj.get('apiVersion') or 'no apiVersion'}"
+        is_expected = not self._dry_run and (group, obj["kind"]) in self._applied_crds
+        deadline = time.monotonic() + DISCOVERY_TIMEOUT_SECONDS
+        while resource is None and is_expected and time.monotonic() < deadline:
+            await asyncio.sleep(POLL_SECONDS)
+            self._resources = await server_resources(self._client)
+            resource = mapping_for(self._resources, obj)
+        if resource is None:
+            kind_text = f"{obj['kind']} of {obj.get('apiVersion') or 'no apiVersion'}"
             hint = "the hub learns kinds from its clusters and from CustomResourceDefinitions: shoal crds lists its own"
-            raise AskingError(f"{obj['metadata']['name']}: the hub does not serve {named}", hint)
-        return found
+            raise CommandError(f"{obj['metadata']['name']}: the hub does not serve {kind_text}", hint)
+        return resource

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shoal.cli.asking import asking
+from shoal.cli.options.hub import translate_hub_errors
+from shoal.cli.options.store import data_dir_option, data_dir_or_default, store_options, store_settings
 from shoal.cli.progress import progress
-from shoal.cli.storing import data_dir_option, data_dir_or_default, store_options, store_settings
 
 if TYPE_CHECKING:
-    from shoal.assemble.backup import Taken
+    from shoal.assemble.commands.backup import BackupResult
 
 
 @click.command(name="backup")
@@ -32,14 +32,14 @@ def command(
     if kubeconfig is not None and (data_dir is not None or store.get("etcd_servers")):
         raise click.UsageError("--kubeconfig asks a server; leave out --data-dir and --etcd-servers")
     # The server takes a second to load, and help does not need it.
-    from shoal.assemble.backup import BackupAsked, backup  # noqa: PLC0415
+    from shoal.assemble.commands.backup import BackupOptions, backup  # noqa: PLC0415
 
-    asked = BackupAsked(
+    options = BackupOptions(
         file, data_dir_or_default(data_dir), store_settings(**store), kubeconfig, revision or 0, with_keys
     )
-    with progress("reading the store"), asking(kubeconfig):
-        taken = backup(asked)
-    click.echo(told(file, taken), err=True)
+    with progress("reading the store"), translate_hub_errors(kubeconfig):
+        result = backup(options)
+    click.echo(summary_line(file, result), err=True)
     if with_keys:
         click.echo(
             f"warning: {file} holds the private keys of the server: who has it can be anybody there; keep it as a key",
@@ -47,8 +47,8 @@ def command(
         )
 
 
-def told(file: Path, taken: Taken) -> str:
-    header = taken.header
+def summary_line(file: Path, result: BackupResult) -> str:
+    header = result.header
     past = f" (the newest is {header.newest})" if header.newest != header.revision else ""
-    what = f"{taken.records} records of the {header.kind} store {header.store} at revision {header.revision}{past}"
-    return f"{file}: {what}, {taken.size} bytes"
+    what = f"{result.records} records of the {header.kind} store {header.store} at revision {header.revision}{past}"
+    return f"{file}: {what}, {result.size} bytes"

@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shoal.cli.asking import AskingError
-from shoal.cli.leading import leading_options
-from shoal.cli.telemetry import telemetry_options
+from shoal.cli.options.hub import CommandError
+from shoal.cli.options.leader_election import leader_election_options
+from shoal.cli.options.telemetry import telemetry_options
 from shoal.client.transport import Unreachable
-from shoal.kinds.workload import DEFAULT_RESOURCES
+from shoal.kinds.workload.workloadcluster import DEFAULT_RESOURCES
 from shoal.objects.errors import Forbidden, Unauthorized
-from shoal.telemetry.logs import say
+from shoal.telemetry.logs import print_message
 
 if TYPE_CHECKING:
-    from shoal.assemble.controllers import Controllers
+    from shoal.assemble.commands.controllers import ControllersProcess
 
-LOOPS = ("capi", "kind", "importer", "fleet", "syncer", "splitter")
+CONTROLLER_NAMES = ("capi", "kind", "importer", "fleet", "syncer", "splitter")
 """A copy of the names in `assemble.commands.controllers`, which loads more slowly than help may take."""
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
-def loop_names(context: click.Context, option: click.Parameter, value: str) -> tuple[str, ...]:
+def parse_controller_names(context: click.Context, option: click.Parameter, value: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
-    unknown = [name for name in names if name not in LOOPS]
+    unknown = [name for name in names if name not in CONTROLLER_NAMES]
     if unknown or not names:
-        raise click.BadParameter(f"{', '.join(unknown) or 'none'}: choose from {', '.join(LOOPS)}")
+        raise click.BadParameter(f"{', '.join(unknown) or 'none'}: choose from {', '.join(CONTROLLER_NAMES)}")
     if "syncer" in names and "importer" not in names:
         raise click.BadParameter("syncer goes with importer, which tells it what a cluster serves")
     return names
@@ -40,9 +40,9 @@ def loop_names(context: click.Context, option: click.Parameter, value: str) -> t
     "--loops",
     default="capi,kind",
     show_default=True,
-    callback=loop_names,
+    callback=parse_controller_names,
     metavar="A,B",
-    help=f"Some of {', '.join(LOOPS)}.",
+    help=f"Some of {', '.join(CONTROLLER_NAMES)}.",
 )
 @click.option("--hosting-kubeconfig", type=FILE, help="Of a Shoal server's root: where EmbeddedClusters are hosted.")
 @click.option(
@@ -64,7 +64,7 @@ def loop_names(context: click.Context, option: click.Parameter, value: str) -> t
     show_default=True,
     help="Whether a negotiated API is served without anybody saying so.",
 )
-@leading_options
+@leader_election_options
 @telemetry_options
 def command(
     kubeconfig: Path,
@@ -79,7 +79,7 @@ def command(
     health_address: tuple[str, int] | None,
 ) -> None:
     """Runs loops at an API server until it is stopped. Their kinds: shoal crds | kubectl apply -f -"""
-    from shoal.assemble.controllers import NotServed, Wanted, run_controllers  # noqa: PLC0415
+    from shoal.assemble.commands.controllers import ControllersConfig, NotServed, run_controllers  # noqa: PLC0415
 
     mode = "push" if "syncer" in loops else "none"
     if sync_mode == "pull" and mode == "push":
@@ -87,7 +87,7 @@ def command(
     if sync_mode not in (None, mode) and not (sync_mode == "pull" and mode == "none"):
         raise click.UsageError(f"--sync-mode {sync_mode} does not go with --loops {','.join(loops)}")
     resources = tuple(name.strip() for name in resources_to_sync.split(",") if name.strip())
-    wanted = Wanted(
+    config = ControllersConfig(
         loops,
         resources,
         auto_publish_apis,
@@ -97,17 +97,17 @@ def command(
         health_address,
     )
     try:
-        run_controllers(kubeconfig, context, hosting_kubeconfig, wanted, announce)
+        run_controllers(kubeconfig, context, hosting_kubeconfig, config, print_ready)
     except NotServed as error:
         chosen = f" --context {context}" if context else ""
         hint = f"shoal crds | kubectl --kubeconfig {kubeconfig}{chosen} apply -f -"
-        raise AskingError(str(error), hint) from None
+        raise CommandError(str(error), hint) from None
     except Unreachable as error:
         hint = f"its address is the one in {kubeconfig}"
-        raise AskingError(f"the API server does not answer: {error}", hint, exit_code=3) from None
+        raise CommandError(f"the API server does not answer: {error}", hint, exit_code=3) from None
     except (Unauthorized, Forbidden) as error:
-        raise AskingError(str(error), f"the credentials are those in {kubeconfig}", exit_code=4) from None
+        raise CommandError(str(error), f"the credentials are those in {kubeconfig}", exit_code=4) from None
 
 
-def announce(running: Controllers) -> None:
-    say("the loops run until this process ends")
+def print_ready(running: ControllersProcess) -> None:
+    print_message("the loops run until this process ends")

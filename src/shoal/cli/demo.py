@@ -14,7 +14,7 @@ def command() -> None:
     It takes less than two minutes. A hub and two workers run in this process, on a directory of their own that is gone
     in the end; nodes are simulated.
     """
-    from shoal.assemble.demo import run_demo  # noqa: PLC0415  the server takes a second to load
+    from shoal.assemble.commands.demo import run_demo  # noqa: PLC0415  the server takes a second to load
 
     began = time.monotonic()
     run_demo(lambda text: click.echo(f"{time.monotonic() - began:4.0f} s  {text}"))

@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shoal.assemble.datadir import default_data_dir
-from shoal.cli.asking import AskingError, hub_kubeconfig, hub_options
-from shoal.cli.printing import output_option, tell
+from shoal.assemble.storage.datadir import default_data_dir
+from shoal.cli.options.hub import CommandError, find_hub_kubeconfig, hub_options
+from shoal.cli.printers import output_option, print_output
 from shoal.cli.progress import progress
 
 if TYPE_CHECKING:
-    from shoal.assemble.doctor import Line
+    from shoal.assemble.commands.doctor import CheckResult
 
-PORT = 6443
+DEFAULT_PORT = 6443
 
 
 @click.command(name="doctor")
-@click.option("--port", default=PORT, show_default=True, type=click.IntRange(1, 65535), help="That is to be free.")
+@click.option(
+    "--port", default=DEFAULT_PORT, show_default=True, type=click.IntRange(1, 65535), help="That is to be free."
+)
 @output_option()
 @hub_options
 def command(port: int, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
@@ -29,23 +31,23 @@ def command(port: int, output: str, kubeconfig: Path | None, data_dir: Path | No
 
     Each line is ok, warn or fail. Ends with 1 where something fails, with 0 otherwise.
     """
-    from shoal.assemble.doctor import FAIL, examine  # noqa: PLC0415  with the client, which loads for long
+    from shoal.assemble.commands.doctor import FAIL, run_checks  # noqa: PLC0415  with the client, which loads for long
 
     try:
-        file: Path | None = hub_kubeconfig(kubeconfig, data_dir)
-    except AskingError:
+        file: Path | None = find_hub_kubeconfig(kubeconfig, data_dir)
+    except CommandError:
         file = None
     with progress("looking around"):
-        found = examine(data_dir or default_data_dir(os.environ), file, port)
-    tell([asdict(line) for line in found], text(found), output)
-    if any(line.state == FAIL for line in found):
+        results = run_checks(data_dir or default_data_dir(os.environ), file, port)
+    print_output([asdict(line) for line in results], result_lines(results), output)
+    if any(line.state == FAIL for line in results):
         raise SystemExit(1)
 
 
-def text(found: list[Line]) -> list[str]:
-    width = max(len(line.name) for line in found)
+def result_lines(results: list[CheckResult]) -> list[str]:
+    width = max(len(line.name) for line in results)
     lines: list[str] = []
-    for line in found:
+    for line in results:
         lines.append(f"{line.state:<4}  {line.name:<{width}}  {line.said}")
         if line.hint:
             lines.append(f"      {'':<{width}}  hint: {line.hint}")

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from shoal.cli.options.store import data_dir_option, data_dir_or_default, store_options, store_settings
 from shoal.cli.progress import progress
-from shoal.cli.storing import data_dir_option, data_dir_or_default, store_options, store_settings
 
 
 @click.command(name="encrypt")
@@ -22,13 +22,13 @@ def command(decrypt: bool, data_dir: Path | None, **store: Any) -> None:
     go. A server on a SQLite store, or on a local etcd, must be stopped.
     """
     # The server takes a second to load, and help does not need it.
-    from shoal.assemble.encrypting import encrypt  # noqa: PLC0415
+    from shoal.assemble.commands.encrypt import encrypt  # noqa: PLC0415
 
     settings = store_settings(**store)
     if not settings.encryption_key_file:
         raise click.UsageError("--encryption-key-file is missing")
     with progress("encrypting"):
-        done = encrypt(data_dir_or_default(data_dir), settings, decrypt=decrypt)
-    click.echo(f"{done.written} of {done.looked_at} values written anew", err=True)
-    if done.written and settings.servers:
+        result = encrypt(data_dir_or_default(data_dir), settings, decrypt=decrypt)
+    click.echo(f"{result.rewritten} of {result.checked} values written anew", err=True)
+    if result.rewritten and settings.servers:
         click.echo("keep the old keys in the file until the hubs have dropped that history: ten minutes", err=True)

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.cli import explain_worker
-from shoal.cli.asking import AskingError, ask, hub_options
-from shoal.cli.printing import output_option, table, tell
-from shoal.client.requests import Client
+from shoal.cli.options.hub import CommandError, call_hub, hub_options
+from shoal.cli.printers import format_table, output_option, print_output
+from shoal.client.rest import Client
 from shoal.objects.errors import NotFound, StatusError
 
 if TYPE_CHECKING:
-    from shoal.assemble.explain import Explanation, Verdict
-    from shoal.assemble.plan import Explanation as Placed
+    from shoal.assemble.commands.explain import ManagedClusterExplanation, WorkerFit
+    from shoal.assemble.commands.plan import PlacementExplanation as Placed
 
-KINDS = ("managedcluster", "managedclusters", "mc")
+MANAGED_CLUSTER_NAMES = ("managedcluster", "managedclusters", "mc")
 DEPLOYMENT = "Deployment"
-SHOWN = 20
+MAX_ROWS = 20
 """Printed workers and changes; the JSON output has all of them."""
 
 
@@ -34,89 +34,98 @@ def command(kind: str, name: str, namespace: str, output: str, kubeconfig: Path 
     """Why a ManagedCluster is on its Worker, or why it waits and what single change would let it be hosted. Of a
     Worker: how far its drain is, and where each of its ManagedClusters could go. Of a Deployment, or whatever else is
     placed: why it is in its clusters, and what would bring it to others."""
-    if kind.lower() in explain_worker.KINDS:
+    if kind.lower() in explain_worker.WORKER_NAMES:
         explain_worker.explain(name, output, kubeconfig, data_dir)
         return
-    if kind.lower() not in KINDS:
-        placed(kind, name, namespace, output, kubeconfig, data_dir)
+    if kind.lower() not in MANAGED_CLUSTER_NAMES:
+        explain_placed_object(kind, name, namespace, output, kubeconfig, data_dir)
         return
 
-    async def question(client: Client) -> Explanation:
+    async def request(client: Client) -> ManagedClusterExplanation:
         # The scheduler loads more slowly than help may take.
-        from shoal.assemble.explain import explain_managed_cluster  # noqa: PLC0415
+        from shoal.assemble.commands.explain import explain_managed_cluster  # noqa: PLC0415
 
         return await explain_managed_cluster(client, namespace, name)
 
     try:
-        found = ask(kubeconfig, data_dir, question)
+        found = call_hub(kubeconfig, data_dir, request)
     except NotFound as error:
-        raise AskingError(str(error), "shoal status shows those there are") from None
-    tell(asdict(found), text(f"{namespace}/{name}", found), output)
+        raise CommandError(str(error), "shoal status shows those there are") from None
+    print_output(asdict(found), explanation_lines(f"{namespace}/{name}", found), output)
 
 
-def placed(kind: str, name: str, namespace: str, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
+def explain_placed_object(
+    kind: str, name: str, namespace: str, output: str, kubeconfig: Path | None, data_dir: Path | None
+) -> None:
     title = DEPLOYMENT if kind.lower() in ("deployment", "deployments", "deploy") else kind
 
-    async def question(client: Client) -> Placed:
-        from shoal.assemble.plan import explain_object  # noqa: PLC0415
+    async def request(client: Client) -> Placed:
+        from shoal.assemble.commands.plan import explain_object  # noqa: PLC0415
 
         return await explain_object(client, title, namespace, name)
 
     try:
-        found = ask(kubeconfig, data_dir, question)
+        found = call_hub(kubeconfig, data_dir, request)
     except StatusError as error:
-        raise AskingError(str(error), "kinds are written as in manifests, such as Deployment") from None
-    tell(asdict(found), placed_text(f"{title} {namespace}/{name}", found), output)
+        raise CommandError(str(error), "kinds are written as in manifests, such as Deployment") from None
+    print_output(asdict(found), placed_object_lines(f"{title} {namespace}/{name}", found), output)
 
 
-def placed_text(title: str, found: Placed) -> list[str]:
-    by = f"Placement {found.placement}" if found.placement else "no Placement: evenly"
-    rows = [[one.cluster, str(one.now), str(one.then), one.why, one.change] for one in found.verdicts]
+def placed_object_lines(title: str, explanation: Placed) -> list[str]:
+    by = f"Placement {explanation.placement}" if explanation.placement else "no Placement: evenly"
+    rows = [[one.cluster, str(one.now), str(one.then), one.why, one.change] for one in explanation.verdicts]
     return [
-        f"{title}, {found.total} replicas, by {by}",
-        *(f"Placement {other} selects it too, and comes after" for other in found.superseded),
+        f"{title}, {explanation.total} replicas, by {by}",
+        *(f"Placement {other} selects it too, and comes after" for other in explanation.superseded),
         "",
-        *table([["CLUSTER", "NOW", "THEN", "WHY", "WHAT WOULD HELP"], *rows]),
-        *(["", f"{found.unplaced} replicas have no place"] if found.unplaced else []),
+        *format_table([["CLUSTER", "NOW", "THEN", "WHY", "WHAT WOULD HELP"], *rows]),
+        *(["", f"{explanation.unplaced} replicas have no place"] if explanation.unplaced else []),
     ]
 
 
-def text(title: str, found: Explanation) -> list[str]:
-    lines = [_summary(title, found)]
-    if found.verdicts:
-        lines += ["", *table([_columns(), *(_row(each, found) for each in found.verdicts[:SHOWN])])]
-        lines += _more(len(found.verdicts), "worker")
-    if found.changes:
+def explanation_lines(title: str, explanation: ManagedClusterExplanation) -> list[str]:
+    lines = [_summary_line(title, explanation)]
+    if explanation.verdicts:
+        lines += [
+            "",
+            *format_table([_header(), *(_row(each, explanation) for each in explanation.verdicts[:MAX_ROWS])]),
+        ]
+        lines += _more_line(len(explanation.verdicts), "worker")
+    if explanation.changes:
         lines += ["", "any one of these would let it be hosted:"]
-        lines += [f"  {change}" for change in found.changes[:SHOWN]]
-        lines += _more(len(found.changes), "change")
-    elif not found.best:
+        lines += [f"  {change}" for change in explanation.changes[:MAX_ROWS]]
+        lines += _more_line(len(explanation.changes), "change")
+    elif not explanation.best:
         lines += ["", "no single change would let it be hosted"]
     return lines
 
 
-def _summary(title: str, found: Explanation) -> str:
-    if found.worker:
-        now = f"{found.best} would be chosen now" if found.best else f"it would wait now: {found.message}"
-        again = "and would be chosen again now" if found.best == found.worker else f"though {now}"
-        return f"{title} is on worker {found.worker}, {again}"
-    if found.best:
-        return f"{title} is about to be given to worker {found.best}"
-    return f"{title} waits ({found.reason}): {found.message}"
+def _summary_line(title: str, explanation: ManagedClusterExplanation) -> str:
+    if explanation.worker:
+        now = (
+            f"{explanation.best} would be chosen now"
+            if explanation.best
+            else f"it would wait now: {explanation.message}"
+        )
+        again = "and would be chosen again now" if explanation.best == explanation.worker else f"though {now}"
+        return f"{title} is on worker {explanation.worker}, {again}"
+    if explanation.best:
+        return f"{title} is about to be given to worker {explanation.best}"
+    return f"{title} waits ({explanation.reason}): {explanation.message}"
 
 
-def _columns() -> list[str]:
+def _header() -> list[str]:
     return ["", "WORKER", "POINTS", "WHY"]
 
 
-def _row(verdict: Verdict, found: Explanation) -> list[str]:
-    mark = "*" if verdict.worker == found.worker else ">" if verdict.worker == found.best else ""
+def _row(verdict: WorkerFit, explanation: ManagedClusterExplanation) -> list[str]:
+    mark = "*" if verdict.worker == explanation.worker else ">" if verdict.worker == explanation.best else ""
     if verdict.fits:
-        said = ", ".join(f"{name} {points}" for name, points in verdict.scores.items() if points)
-        return [mark, verdict.worker, str(verdict.total), said]
-    return [mark, verdict.worker, "-", "; ".join(said for said in verdict.refused.values() if said)]
+        reasons = ", ".join(f"{name} {points}" for name, points in verdict.scores.items() if points)
+        return [mark, verdict.worker, str(verdict.total), reasons]
+    return [mark, verdict.worker, "-", "; ".join(reasons for reasons in verdict.refused.values() if reasons)]
 
 
-def _more(number: int, what: str) -> list[str]:
-    left = number - SHOWN
+def _more_line(number: int, what: str) -> list[str]:
+    left = number - MAX_ROWS
     return [f"  and {left} more {what}{'s' if left > 1 else ''} (-o json shows all)"] if left > 0 else []

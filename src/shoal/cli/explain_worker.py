@@ -6,42 +6,42 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shoal.cli.asking import AskingError, ask
-from shoal.cli.printing import table, tell
-from shoal.client.requests import Client
+from shoal.cli.options.hub import CommandError, call_hub
+from shoal.cli.printers import format_table, print_output
+from shoal.client.rest import Client
 from shoal.objects.errors import NotFound
 
 if TYPE_CHECKING:
-    from shoal.assemble.explain import WorkerExplanation
+    from shoal.assemble.commands.explain import WorkerExplanation
 
-KINDS = ("worker", "workers", "wk")
-SHOWN = 50
+WORKER_NAMES = ("worker", "workers", "wk")
+MAX_ROWS = 50
 
 
 def explain(name: str, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
-    async def question(client: Client) -> WorkerExplanation:
-        from shoal.assemble.explain import explain_a_worker  # noqa: PLC0415  loads more slowly than help may take
+    async def request(client: Client) -> WorkerExplanation:
+        from shoal.assemble.commands.explain import explain_worker_by_name  # noqa: PLC0415  loads more slowly than help may take
 
-        return await explain_a_worker(client, name)
+        return await explain_worker_by_name(client, name)
 
     try:
-        found = ask(kubeconfig, data_dir, question)
+        found = call_hub(kubeconfig, data_dir, request)
     except NotFound as error:
-        raise AskingError(str(error), "shoal status shows those there are") from None
-    tell(asdict(found), text(found), output)
+        raise CommandError(str(error), "shoal status shows those there are") from None
+    print_output(asdict(found), worker_lines(found), output)
 
 
-def text(found: WorkerExplanation) -> list[str]:
-    number = len(found.hosted)
-    lines = [f"worker {found.worker} has {number} ManagedCluster{'s' if number != 1 else ''}"]
-    lines += [f"  {type_} {status} ({reason}): {message}" for type_, status, reason, message in found.said]
-    if found.hosted:
+def worker_lines(explanation: WorkerExplanation) -> list[str]:
+    number = len(explanation.hosted)
+    lines = [f"worker {explanation.worker} has {number} ManagedCluster{'s' if number != 1 else ''}"]
+    lines += [f"  {type_} {status} ({reason}): {message}" for type_, status, reason, message in explanation.said]
+    if explanation.hosted:
         head = ["MANAGEDCLUSTER", "PHASE", "MOVES TO", "COULD GO TO", "IF THE WORKER IS LOST"]
         rows = [
             [each.name, each.phase, each.moving or "-", each.elsewhere or each.why, each.if_lost]
-            for each in found.hosted[:SHOWN]
+            for each in explanation.hosted[:MAX_ROWS]
         ]
-        lines += ["", *table([head, *rows])]
-        if number > SHOWN:
-            lines.append(f"  and {number - SHOWN} more (-o json shows all)")
+        lines += ["", *format_table([head, *rows])]
+        if number > MAX_ROWS:
+            lines.append(f"  and {number - MAX_ROWS} more (-o json shows all)")
     return lines

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shoal.cli.printing import output_option, tell
+from shoal.cli.options.store import data_dir_option, data_dir_or_default, store_options, store_settings
+from shoal.cli.printers import output_option, print_output
 from shoal.cli.progress import progress
-from shoal.cli.storing import data_dir_option, data_dir_or_default, store_options, store_settings
 
 if TYPE_CHECKING:
-    from shoal.assemble.fsck import Checked
+    from shoal.assemble.commands.fsck import FsckResult
 
 
 @click.command(name="fsck")
@@ -29,36 +29,42 @@ def command(backup: Path | None, output: str, data_dir: Path | None, **store: An
     Exit code 1: there are problems. A server may run meanwhile.
     """
     # The server takes a second to load, and help does not need it.
-    from shoal.assemble.fsck import fsck, fsck_backup  # noqa: PLC0415
+    from shoal.assemble.commands.fsck import fsck, fsck_backup  # noqa: PLC0415
 
     settings = store_settings(**store)
     with progress("checking"):
-        checked = fsck_backup(backup, settings) if backup else fsck(data_dir_or_default(data_dir), settings)
-    tell(_found(checked), _lines(checked), output)
-    if not checked.sound:
+        result = fsck_backup(backup, settings) if backup else fsck(data_dir_or_default(data_dir), settings)
+    print_output(_result_object(result), _result_lines(result), output)
+    if not result.is_sound:
         raise SystemExit(1)
 
 
-def _lines(checked: Checked) -> Iterator[str]:
-    for finding in checked.findings:
-        yield f"{'problem' if finding.problem else 'note'}: {finding.sentence()}"
-        yield f"  {finding.todo}"
-    if checked.store:
-        about = f"{checked.kind} store {checked.store} at revision {checked.revision}"
-        sealed = f", {checked.encrypted} of them encrypted" if checked.encrypted else ""
-        yield f"{about}: {checked.records} records{sealed}; {'sound' if checked.sound else 'not sound'}"
+def _result_lines(result: FsckResult) -> Iterator[str]:
+    for finding in result.findings:
+        yield f"{'problem' if finding.is_problem else 'note'}: {finding.sentence()}"
+        yield f"  {finding.remedy}"
+    if result.store_id:
+        about = f"{result.kind} store {result.store_id} at revision {result.revision}"
+        sealed = f", {result.encrypted} of them encrypted" if result.encrypted else ""
+        yield f"{about}: {result.records} records{sealed}; {'sound' if result.is_sound else 'not sound'}"
 
 
-def _found(checked: Checked) -> dict[str, Any]:
+def _result_object(result: FsckResult) -> dict[str, Any]:
     return {
-        "sound": checked.sound,
-        "store": checked.store,
-        "kind": checked.kind,
-        "revision": checked.revision,
-        "records": checked.records,
-        "encrypted": checked.encrypted,
+        "sound": result.is_sound,
+        "store": result.store_id,
+        "kind": result.kind,
+        "revision": result.revision,
+        "records": result.records,
+        "encrypted": result.encrypted,
         "findings": [
-            {"problem": each.problem, "what": each.what, "todo": each.todo, "keys": each.keys, "count": each.count}
-            for each in checked.findings
+            {
+                "problem": each.is_problem,
+                "what": each.message,
+                "todo": each.remedy,
+                "keys": each.keys,
+                "count": each.count,
+            }
+            for each in result.findings
         ],
     }

@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from shoal.cli.serving import serve, serving_options
-from shoal.kinds.logicalcluster import PROFILES
+from shoal.cli.options.serve import serve, serve_options
+from shoal.kinds.fleet.logicalcluster import PROFILES
 
 
 @click.command(name="hub")
-@serving_options
+@serve_options
 @click.option("--root-profile", type=click.Choice(PROFILES), help="What root serves; kept with the data. [hub]")
 def command(root_profile: str | None, **serving: Any) -> None:
     """Serves the API and runs its loops, without workers, until it is stopped."""

@@ -9,24 +9,24 @@ from urllib.parse import urlsplit
 
 import click
 
-from shoal.assemble.datadir import kubeconfig as kubeconfig_text
-from shoal.cli.asking import AskingError, ask, hub_kubeconfig, hub_options
-from shoal.cli.printing import output_option, tell
-from shoal.cli.status import table
-from shoal.client.kubeconfig import KubeconfigError, load_endpoint
-from shoal.client.requests import Client, Kind
-from shoal.client.transport import Endpoint
-from shoal.kinds import joining
-from shoal.objects.duration import human, parse_duration
+from shoal.assemble.storage.datadir import render_kubeconfig as kubeconfig_text
+from shoal.cli.options.hub import CommandError, call_hub, find_hub_kubeconfig, hub_options
+from shoal.cli.printers import output_option, print_output
+from shoal.cli.status import format_rows
+from shoal.client.kubeconfig import KubeconfigError, load_rest_config
+from shoal.client.rest import Client, GroupVersionResource
+from shoal.client.transport import RESTConfig
+from shoal.kinds.fleet import worker_join
+from shoal.objects.duration import human_duration, parse_duration
 from shoal.objects.errors import NotFound
 
-SECRETS = Kind("", "v1", "secrets")
-SHORTEST, LONGEST = 60.0, 30 * 86_400.0
+SECRETS = GroupVersionResource("", "v1", "secrets")
+MIN_TTL_SECONDS, MAX_TTL_SECONDS = 60.0, 30 * 86_400.0
 
 
-def duration(context: click.Context, option: click.Parameter, value: str) -> float:
+def parse_ttl(context: click.Context, option: click.Parameter, value: str) -> float:
     seconds = parse_duration(value)
-    if seconds is None or not SHORTEST <= seconds <= LONGEST:
+    if seconds is None or not MIN_TTL_SECONDS <= seconds <= MAX_TTL_SECONDS:
         raise click.BadParameter(f"{value}: give a time from 1m to 720h, such as 30m or 24h")
     return seconds
 
@@ -38,7 +38,7 @@ def command() -> None:
 
 @command.command(name="create")
 @click.option("--name", default="", help="The one name it is good for. [any that no worker has]")
-@click.option("--ttl", default="1h", show_default=True, callback=duration, help="How long it is good for.")
+@click.option("--ttl", default="1h", show_default=True, callback=parse_ttl, help="How long it is good for.")
 @click.option("--location", default="", help="Of the worker that joins with it.")
 @click.option("--reusable", is_flag=True, help="Lets in any number of workers until it expires.")
 @click.option(
@@ -61,31 +61,31 @@ def create(
 ) -> None:
     """Makes a token, and prints the command that joins with it."""
     # It loads more slowly than help may take.
-    from shoal.assemble.jointokens import authority_hash, create_token  # noqa: PLC0415
-    from shoal.assemble.membership import base_of  # noqa: PLC0415
+    from shoal.assemble.workers.join import hub_base_url  # noqa: PLC0415
+    from shoal.assemble.workers.join_tokens import ca_cert_hash, create_token  # noqa: PLC0415
 
-    wrong = joining.wrong_name(name) if name else ""
-    if wrong:
-        raise click.UsageError(f"--name {name}: {wrong}")
+    invalid_name = worker_join.name_error(name) if name else ""
+    if invalid_name:
+        raise click.UsageError(f"--name {name}: {invalid_name}")
     if name and reusable:
         raise click.UsageError("--reusable goes without --name: one name is one worker")
-    file = hub_kubeconfig(kubeconfig, data_dir)
-    hub = _endpoint(file)
+    file = find_hub_kubeconfig(kubeconfig, data_dir)
+    hub = _load_hub_endpoint(file)
 
     async def make(client: Client) -> str:
         return await create_token(client, time.time(), ttl, worker=name, location=location, reusable=reusable)
 
-    token = ask(file, None, make)
-    server = base_of(hub.server)
+    token = call_hub(file, None, make)
+    server = hub_base_url(hub.server)
     options = [*(("--name", name) if name else ()), *(("--location", location) if location else ())]
     if output == "token":
         click.echo(token)
     elif output == "kubeconfig":
-        click.echo(kubeconfig_text(server, hub.authority.encode(), token, "shoal-join"), nl=False)
+        click.echo(kubeconfig_text(server, hub.ca_pem.encode(), token, "shoal-join"), nl=False)
         click.echo(f"next: shoal worker --hub-kubeconfig FILE {shlex.join(options)}".rstrip(), err=True)
     else:
-        given = ["--hub", server, "--token", token, "--ca-hash", authority_hash(hub.authority)]
-        click.echo(shlex.join(["shoal", "worker", *given, *options]))
+        hub_arguments = ["--hub", server, "--token", token, "--ca-hash", ca_cert_hash(hub.ca_pem)]
+        click.echo(shlex.join(["shoal", "worker", *hub_arguments, *options]))
     if urlsplit(server).hostname in ("127.0.0.1", "localhost", "::1"):
         click.echo(
             f"note: {server} is reached from this machine only; for others, start the hub with "
@@ -94,13 +94,13 @@ def create(
         )
 
 
-def _endpoint(file: Path) -> Endpoint:
+def _load_hub_endpoint(file: Path) -> RESTConfig:
     try:
-        hub = load_endpoint(file)
+        hub = load_rest_config(file)
     except KubeconfigError as error:
-        raise AskingError(str(error)) from None
-    if not hub.authority:
-        raise AskingError(f"{file} has no certificate-authority: a worker could not tell the hub from another")
+        raise CommandError(str(error)) from None
+    if not hub.ca_pem:
+        raise CommandError(f"{file} has no certificate-authority: a worker could not tell the hub from another")
     return hub
 
 
@@ -110,25 +110,29 @@ def _endpoint(file: Path) -> Endpoint:
 def list_(output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
     """The tokens there are, by their ids; what is secret of them is not shown."""
 
-    async def look(client: Client) -> list[joining.Token]:
-        fields = f"type={joining.TOKEN_TYPE}"
-        found, _ = await client.list_all(SECRETS, joining.TOKEN_NAMESPACE, fields=fields)
-        return [token for secret in found if (token := joining.read_token(secret)) is not None and token.joins]
+    async def list_tokens(client: Client) -> list[worker_join.BootstrapToken]:
+        fields = f"type={worker_join.TOKEN_SECRET_TYPE}"
+        found, _ = await client.list_all(SECRETS, worker_join.TOKEN_NAMESPACE, fields=fields)
+        return [
+            token
+            for secret in found
+            if (token := worker_join.token_from_secret(secret)) is not None and token.is_join_token
+        ]
 
-    tokens = ask(kubeconfig, data_dir, look)
+    tokens = call_hub(kubeconfig, data_dir, list_tokens)
     if not tokens:
         click.echo("there are no join tokens", err=True)
-    rows = [_row(token) for token in tokens]
-    tell(rows, table(rows), output)
+    rows = [_token_row(token) for token in tokens]
+    print_output(rows, format_rows(rows), output)
 
 
-def _row(token: joining.Token) -> dict[str, str]:
-    left = human(token.expires - time.time()) if token.expires is not None else "never"
+def _token_row(token: worker_join.BootstrapToken) -> dict[str, str]:
+    remaining = human_duration(token.expires_at - time.time()) if token.expires_at is not None else "never"
     used = f"by {token.used_by}" if token.used_by else "no"
     return {
         "id": token.id,
         "for": token.worker or "any",
-        "expires": "expired" if token.has_expired(time.time()) else left,
+        "expires": "expired" if token.is_expired(time.time()) else remaining,
         "used": f"{used}, reusable" if token.reusable else used,
         "location": token.location or "-",
     }
@@ -140,14 +144,14 @@ def _row(token: joining.Token) -> dict[str, str]:
 def delete(token: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
     """Takes TOKEN back: an id, or all of a token. A worker that has joined with it stays."""
     id_ = token.partition(".")[0]
-    if len(id_) != joining.ID_LENGTH or set(id_) - set(joining.LETTERS):
+    if len(id_) != worker_join.ID_LENGTH or set(id_) - set(worker_join.TOKEN_ALPHABET):
         raise click.UsageError("give the id of a join token, six letters or digits, as shoal join-token list shows it")
 
-    async def take(client: Client) -> None:
-        await client.delete(SECRETS, joining.secret_name(id_), joining.TOKEN_NAMESPACE)
+    async def delete_token(client: Client) -> None:
+        await client.delete(SECRETS, worker_join.secret_name(id_), worker_join.TOKEN_NAMESPACE)
 
     try:
-        ask(kubeconfig, data_dir, take)
+        call_hub(kubeconfig, data_dir, delete_token)
     except NotFound:
-        raise AskingError(f"there is no join token {id_}", "shoal join-token list") from None
+        raise CommandError(f"there is no join token {id_}", "shoal join-token list") from None
     click.echo(f"join token {id_} is gone", err=True)

@@ -17,27 +17,27 @@ import click
 import orjson
 import yaml
 
-from shoal.assemble.datadir import write_private
-from shoal.cli.asking import AskingError, ask, hub_kubeconfig, hub_options
-from shoal.client.kubeconfig import client_to, endpoint_of, parse
-from shoal.client.requests import Client, Kind
+from shoal.assemble.storage.datadir import write_private_file
+from shoal.cli.options.hub import CommandError, call_hub, find_hub_kubeconfig, hub_options
+from shoal.client.kubeconfig import new_client, parse, rest_config_of
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import Unreachable
-from shoal.kinds.embedded import ADMIN, ADMIN_NAMESPACE
-from shoal.kinds.fleet import kubeconfig_secret
+from shoal.kinds.clusterapi.embedded import ADMIN_NAMESPACE, ADMIN_SERVICE_ACCOUNT
+from shoal.kinds.fleet.infrav1 import kubeconfig_secret_name
 from shoal.objects.duration import parse_duration
 from shoal.objects.errors import NotFound, Unavailable
 
 Object = dict[str, Any]
 
-SECRETS = Kind("", "v1", "secrets")
-ACCOUNTS = Kind("", "v1", "serviceaccounts")
+SECRETS = GroupVersionResource("", "v1", "secrets")
+SERVICE_ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
 EXEC_VERSION = "client.authentication.k8s.io/v1"
-SHORTEST = 600
+MIN_TTL_SECONDS = 600
 """Kubernetes issues no tokens for fewer seconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class KubeconfigRequest:
     namespace: str
     name: str
     ttl: int
@@ -45,9 +45,9 @@ class Asked:
     long_lived: bool
 
 
-def _seconds(context: click.Context, option: click.Parameter, value: str) -> int:
+def _parse_ttl(context: click.Context, option: click.Parameter, value: str) -> int:
     seconds = parse_duration(value)
-    if seconds is None or seconds < SHORTEST:
+    if seconds is None or seconds < MIN_TTL_SECONDS:
         raise click.BadParameter(f"{value!r} is not a time of 10 minutes or more, such as 1h or 30m")
     return int(seconds)
 
@@ -56,7 +56,7 @@ def _seconds(context: click.Context, option: click.Parameter, value: str) -> int
 @click.argument("name", required=False)
 @click.option("-n", "--namespace", default="default", show_default=True, help="Of the managed cluster.")
 @click.option("--merge", is_flag=True, help="Adds it to your own kubeconfig instead, as a context shoal-NAME.")
-@click.option("--ttl", default="1h", show_default=True, callback=_seconds, help="How long its token is good for.")
+@click.option("--ttl", default="1h", show_default=True, callback=_parse_ttl, help="How long its token is good for.")
 @click.option(
     "--exec", "execute", is_flag=True, help="With no token: kubectl calls shoal for one whenever it needs one."
 )
@@ -80,16 +80,19 @@ def command(
     if name is None:
         if execute or long_lived or output != "kubeconfig":
             raise click.UsageError("--exec, --long-lived and -o are for a managed cluster: give its NAME")
-        text = _read(hub_kubeconfig(kubeconfig, data_dir))
+        text = _read(find_hub_kubeconfig(kubeconfig, data_dir))
     else:
         space, _, one = name.rpartition("/")
-        asked = Asked(space or namespace, one, ttl, long_lived)
+        request = KubeconfigRequest(space or namespace, one, ttl, long_lived)
         if execute:
-            text = _executing(
-                ask(kubeconfig, data_dir, lambda client: _stored(client, asked)), asked, kubeconfig, data_dir
+            text = _exec_kubeconfig(
+                call_hub(kubeconfig, data_dir, lambda client: _read_stored(client, request)),
+                request,
+                kubeconfig,
+                data_dir,
             )
         else:
-            text = ask(kubeconfig, data_dir, lambda client: _given(client, asked, output))
+            text = call_hub(kubeconfig, data_dir, lambda client: _issue_kubeconfig(client, request, output))
     if not merge:
         click.echo(text, nl=not text.endswith("\n"))
         return
@@ -97,21 +100,23 @@ def command(
     context = f"shoal-{name}" if name else "shoal"
     before = yaml.safe_load(own.read_text()) if own.exists() else None
     own.parent.mkdir(parents=True, exist_ok=True)
-    write_private(own, yaml.safe_dump(merged(before or {}, yaml.safe_load(text), context), sort_keys=False))
+    write_private_file(
+        own, yaml.safe_dump(merge_kubeconfig(before or {}, yaml.safe_load(text), context), sort_keys=False)
+    )
     click.echo(f"added context {context} to {own}; next: kubectl --context {context} get namespaces", err=True)
 
 
-def merged(own: Object, added: Object, context: str) -> Object:
+def merge_kubeconfig(own: Object, added: Object, context: str) -> Object:
     """Keeps the current context; replaces an older entry of that name."""
-    named = next(item["context"] for item in added["contexts"] if item["name"] == added["current-context"])
-    cluster = next(item["cluster"] for item in added["clusters"] if item["name"] == named["cluster"])
-    user = next(item["user"] for item in added["users"] if item["name"] == named["user"])
+    added_context = next(item["context"] for item in added["contexts"] if item["name"] == added["current-context"])
+    cluster = next(item["cluster"] for item in added["clusters"] if item["name"] == added_context["cluster"])
+    user = next(item["user"] for item in added["users"] if item["name"] == added_context["user"])
     entries = {"clusters": ("cluster", cluster), "users": ("user", user)}
-    entries["contexts"] = ("context", {**named, "cluster": context, "user": context})
+    entries["contexts"] = ("context", {**added_context, "cluster": context, "user": context})
     config = {"apiVersion": "v1", "kind": "Config", **own}
     for section, (word, value) in entries.items():
-        kept = [item for item in config.get(section) or [] if item.get("name") != context]
-        config[section] = [*kept, {"name": context, word: value}]
+        others = [item for item in config.get(section) or [] if item.get("name") != context]
+        config[section] = [*others, {"name": context, word: value}]
     config.setdefault("current-context", context)
     return config
 
@@ -120,60 +125,75 @@ def _read(file: Path) -> str:
     try:
         return file.read_text()
     except OSError as error:
-        raise AskingError(f"{file} cannot be read: {error.strerror}") from None
+        raise CommandError(f"{file} cannot be read: {error.strerror}") from None
 
 
-async def _stored(client: Client, asked: Asked) -> str:
+async def _read_stored(client: Client, request: KubeconfigRequest) -> str:
     """Returns the kubeconfig as the hub stores it."""
     try:
-        secret = await client.get(SECRETS, kubeconfig_secret(asked.name), asked.namespace)
+        secret = await client.get(SECRETS, kubeconfig_secret_name(request.name), request.namespace)
     except NotFound:
-        raise AskingError(
-            f"there is no kubeconfig of a managed cluster {asked.namespace}/{asked.name}",
-            f"is it Running? kubectl get managedclusters -n {asked.namespace}",
+        raise CommandError(
+            f"there is no kubeconfig of a managed cluster {request.namespace}/{request.name}",
+            f"is it Running? kubectl get managedclusters -n {request.namespace}",
         ) from None
     return base64.b64decode((secret.get("data") or {})["value"]).decode()
 
 
-async def _given(client: Client, asked: Asked, output: str) -> str:
-    text = await _stored(client, asked)
-    if asked.long_lived:
+async def _issue_kubeconfig(client: Client, request: KubeconfigRequest, output: str) -> str:
+    text = await _read_stored(client, request)
+    if request.long_lived:
         if output != "kubeconfig":
             raise click.UsageError("an exec-credential is short-lived: leave out --long-lived")
         return text
-    status = await _token(text, asked)
+    status = await _request_token(text, request)
     if output == "exec-credential":
         credential = {"token": status["token"], "expirationTimestamp": status["expirationTimestamp"]}
-        made = {"apiVersion": EXEC_VERSION, "kind": "ExecCredential", "status": credential}
-        return orjson.dumps(made).decode()
+        exec_credential = {"apiVersion": EXEC_VERSION, "kind": "ExecCredential", "status": credential}
+        return orjson.dumps(exec_credential).decode()
     return _with_user(text, {"token": status["token"]})
 
 
-async def _token(text: str, asked: Asked) -> Object:
-    where = f"Secret {asked.namespace}/{kubeconfig_secret(asked.name)}"
-    inside = client_to(endpoint_of(parse(text, where), where=where), "shoal-kubeconfig")
+async def _request_token(text: str, request: KubeconfigRequest) -> Object:
+    where = f"Secret {request.namespace}/{kubeconfig_secret_name(request.name)}"
+    cluster_client = new_client(rest_config_of(parse(text, where), source=where), "shoal-kubeconfig")
     body = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
-        "spec": {"expirationSeconds": asked.ttl},
+        "spec": {"expirationSeconds": request.ttl},
     }
     hint = "shoal kubeconfig --long-lived prints it as it is kept"
     try:
-        found = await inside.call("POST", inside.path(ACCOUNTS, ADMIN, ADMIN_NAMESPACE, "token"), body=body)
+        response = await cluster_client.request(
+            "POST",
+            cluster_client.resource_path(SERVICE_ACCOUNTS, ADMIN_SERVICE_ACCOUNT, ADMIN_NAMESPACE, "token"),
+            body=body,
+        )
     except NotFound:
-        raise AskingError(f"{asked.namespace}/{asked.name} has no account {ADMIN_NAMESPACE}/{ADMIN}", hint) from None
+        raise CommandError(
+            f"{request.namespace}/{request.name} has no account {ADMIN_NAMESPACE}/{ADMIN_SERVICE_ACCOUNT}", hint
+        ) from None
     except (Unavailable, Unreachable) as error:
-        raise AskingError(f"{asked.namespace}/{asked.name} does not answer: {error}", hint) from None
+        raise CommandError(f"{request.namespace}/{request.name} does not answer: {error}", hint) from None
     finally:
-        await inside.close()
-    status: Object = found["status"]
+        await cluster_client.close()
+    status: Object = response["status"]
     return status
 
 
-def _executing(text: str, asked: Asked, kubeconfig: Path | None, data_dir: Path | None) -> str:
+def _exec_kubeconfig(text: str, request: KubeconfigRequest, kubeconfig: Path | None, data_dir: Path | None) -> str:
     program = Path(sys.argv[0])
-    arguments = ["kubeconfig", asked.name, "-n", asked.namespace, "--ttl", f"{asked.ttl}s", "-o", "exec-credential"]
-    arguments += ["--kubeconfig", str(hub_kubeconfig(kubeconfig, data_dir).absolute())]
+    arguments = [
+        "kubeconfig",
+        request.name,
+        "-n",
+        request.namespace,
+        "--ttl",
+        f"{request.ttl}s",
+        "-o",
+        "exec-credential",
+    ]
+    arguments += ["--kubeconfig", str(find_hub_kubeconfig(kubeconfig, data_dir).absolute())]
     plugin = {
         "apiVersion": EXEC_VERSION,
         "command": str(program.absolute()) if program.is_file() else "shoal",

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import click
 
-from shoal.assemble.datadir import default_data_dir
-from shoal.cli.asking import AskingError, ask, hub_options
-from shoal.cli.printing import output_option, table, tell
-from shoal.cli.timeline import Asked, Entry, line, tell_of
-from shoal.client.naming import UnknownKind
+from shoal.assemble.storage.datadir import default_data_dir
+from shoal.cli.options.hub import CommandError, call_hub, hub_options
+from shoal.cli.printers import format_table, output_option, print_output
+from shoal.cli.timeline import TimelineEntry, TimelineRequest, format_entry, print_timeline
+from shoal.client.restmapper import NoKindMatchError
 from shoal.objects.errors import NotFound
 
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 
 
 @click.command(name="logs")
@@ -46,45 +46,45 @@ def command(
     if len(what) == 2:
         if follow and output != "text":
             raise click.UsageError("-f goes with -o text")
-        _timeline(Asked(*what, namespace, follow, tail), output, kubeconfig, data_dir)
+        _print_timeline(TimelineRequest(*what, namespace, follow, tail), output, kubeconfig, data_dir)
         return
-    there = log_files(data_dir or default_data_dir(os.environ))
+    log_paths = log_files(data_dir or default_data_dir(os.environ))
     if not what:
-        if not there:
-            raise AskingError("there are no logs in the data directory", "shoal logs KIND NAME tells of an object")
-        for line in table([["LOG", "FILE"], *([name, str(file)] for name, file in there.items())]):
+        if not log_paths:
+            raise CommandError("there are no logs in the data directory", "shoal logs KIND NAME tells of an object")
+        for line in format_table([["LOG", "FILE"], *([name, str(file)] for name, file in log_paths.items())]):
             click.echo(line)
         return
-    if what[0] not in there:
-        known = f"there are {', '.join(there)}" if there else "there are none in the data directory"
-        raise AskingError(f"there is no log {what[0]}", f"{known}; shoal logs KIND NAME tells of an object")
-    for text in read_log(there[what[0]], tail, follow=follow):
+    if what[0] not in log_paths:
+        known = f"there are {', '.join(log_paths)}" if log_paths else "there are none in the data directory"
+        raise CommandError(f"there is no log {what[0]}", f"{known}; shoal logs KIND NAME tells of an object")
+    for text in read_log(log_paths[what[0]], tail, follow=follow):
         click.echo(text, nl=False)
 
 
 def log_files(data_dir: Path) -> dict[str, Path]:
     """Returns logs by short name: of workers that the hub runs, and of local etcds."""
-    found = {file.parent.name: file for file in sorted(data_dir.glob("workers/*/worker.log"))}
+    paths = {file.parent.name: file for file in sorted(data_dir.glob("workers/*/worker.log"))}
     for file in sorted([*data_dir.glob("**/etcd.log")]):
         inside = file.relative_to(data_dir).parts
-        found["etcd" if inside[0] != "workers" else f"{inside[1]}-etcd"] = file
-    return found
+        paths["etcd" if inside[0] != "workers" else f"{inside[1]}-etcd"] = file
+    return paths
 
 
 def read_log(file: Path, tail: int | None, *, follow: bool) -> Iterator[str]:
     """A log that was truncated because its process restarted is read from its beginning."""
     with file.open("rb") as opened:
-        kept = opened.read().decode(errors="replace").splitlines(keepends=True)
-        position, of = opened.tell(), os.fstat(opened.fileno()).st_ino
-    yield "".join(kept if tail is None else kept[len(kept) - min(tail, len(kept)) :])
+        lines = opened.read().decode(errors="replace").splitlines(keepends=True)
+        position, inode = opened.tell(), os.fstat(opened.fileno()).st_ino
+    yield "".join(lines if tail is None else lines[len(lines) - min(tail, len(lines)) :])
     while follow:
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
         if not file.exists():
             continue
         with file.open("rb") as opened:
             now = os.fstat(opened.fileno())
-            if now.st_ino != of or now.st_size < position:
-                position, of = 0, now.st_ino
+            if now.st_ino != inode or now.st_size < position:
+                position, inode = 0, now.st_ino
             opened.seek(position)
             more = opened.read().decode(errors="replace")
             position = opened.tell()
@@ -92,16 +92,18 @@ def read_log(file: Path, tail: int | None, *, follow: bool) -> Iterator[str]:
             yield more
 
 
-def _timeline(asked: Asked, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
-    def say(entry: Entry) -> None:
+def _print_timeline(request: TimelineRequest, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
+    def print_entry(entry: TimelineEntry) -> None:
         if output == "text":
-            click.echo(line(entry))
+            click.echo(format_entry(entry))
 
     try:
-        found = ask(kubeconfig, data_dir, lambda client: tell_of(client, asked, say), doing="")
-    except UnknownKind as error:
-        raise AskingError(str(error), error.hint) from None
+        entries = call_hub(
+            kubeconfig, data_dir, lambda client: print_timeline(client, request, print_entry), progress_text=""
+        )
+    except NoKindMatchError as error:
+        raise CommandError(str(error), error.hint) from None
     except NotFound as error:
-        raise AskingError(str(error), "-n names another namespace; shoal status shows the fleet") from None
+        raise CommandError(str(error), "-n names another namespace; shoal status shows the fleet") from None
     if output != "text":
-        tell([asdict(entry) for entry in found], [], output)
+        print_output([asdict(entry) for entry in entries], [], output)

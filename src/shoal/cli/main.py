@@ -13,7 +13,7 @@ import click
 
 from shoal import __version__
 from shoal.objects.errors import ShoalError, StoreError
-from shoal.telemetry.logs import say
+from shoal.telemetry.logs import print_message
 
 COMMANDS = {
     "up": "hub, workers and every loop in one process",
@@ -45,17 +45,17 @@ COMMANDS = {
     "reset": "removes a data directory",
     "demo": "a fleet that builds itself, loses a worker and cleans up, told as it happens",
 }
-COMPLETE = "_SHOAL_COMPLETE"
+COMPLETE_VARIABLE = "_SHOAL_COMPLETE"
 """The environment variable by which a shell requests completions."""
-ALIKE = 0.75
+MIN_SIMILARITY = 0.75
 """From 0 to 1: how similar a mistyped word must be to a command to be suggested."""
-USAGE, INTERRUPTED = 2, 130
-SPACE = "shoal doctor shows what is free; --data-dir names a directory elsewhere"
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
+EXIT_USAGE, EXIT_INTERRUPTED = 2, 130
+NO_SPACE_HINT = "shoal doctor shows what is free; --data-dir names a directory elsewhere"
+_NO_SPACE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_PERMISSION_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-class Commands(click.Group):
+class CommandGroup(click.Group):
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -69,15 +69,15 @@ class Commands(click.Group):
     def shell_complete(self, context: click.Context, incomplete: str) -> list[click.shell_completion.CompletionItem]:
         """Completes from the table, so that no command module is loaded."""
         item = click.shell_completion.CompletionItem
-        found = [item(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
-        return [*found, *click.Command.shell_complete(self, context, incomplete)]
+        items = [item(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return [*items, *click.Command.shell_complete(self, context, incomplete)]
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="shoal")
 @click.pass_context
 def shoal(context: click.Context) -> None:
@@ -91,49 +91,51 @@ def main() -> None:
         fail("Windows is not supported natively", "run Shoal in WSL2")
     program = Path(sys.argv[0]).name
     if program.startswith("kubectl_complete-"):
-        from shoal.cli import plugin  # noqa: PLC0415  only needed for kubectl completion
+        from shoal.cli import kubectl_complete  # noqa: PLC0415  only needed for kubectl completion
 
-        raise SystemExit(plugin.main(shoal, sys.argv[1:]))
+        raise SystemExit(kubectl_complete.main(shoal, sys.argv[1:]))
     name = "kubectl shoal" if program.startswith("kubectl-") else "shoal"
     try:
-        code = shoal.main(prog_name=name, complete_var=COMPLETE, standalone_mode=False)
+        code = shoal.main(prog_name=name, complete_var=COMPLETE_VARIABLE, standalone_mode=False)
         sys.stdout.flush()
     except ShoalError as error:
-        hint = getattr(error, "hint", "") or (SPACE if isinstance(error, StoreError) and "disk" in str(error) else "")
+        hint = getattr(error, "hint", "") or (
+            NO_SPACE_HINT if isinstance(error, StoreError) and "disk" in str(error) else ""
+        )
         fail(str(error), hint, getattr(error, "exit_code", 1))
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
-        raise SystemExit(USAGE) from None
+        raise SystemExit(EXIT_USAGE) from None
     except click.UsageError as error:
-        of = error.ctx.command_path if error.ctx is not None else name
-        fail(error.format_message(), f"{_meant(of) or of} --help", USAGE)
+        command_path = error.ctx.command_path if error.ctx is not None else name
+        fail(error.format_message(), f"{_suggest_command(command_path) or command_path} --help", EXIT_USAGE)
     except click.ClickException as error:
         fail(error.format_message())
     except (click.Abort, KeyboardInterrupt):
-        raise SystemExit(INTERRUPTED) from None
+        raise SystemExit(EXIT_INTERRUPTED) from None
     except OSError as error:
-        _fail_of_the_system(error)
+        _fail_on_os_error(error)
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
 def fail(message: str, hint: str = "", exit_code: int = 1) -> NoReturn:
     """Prints the error, then the command to type, and exits."""
-    say(message, error=True, hint=hint)
+    print_message(message, error=True, hint=hint)
     raise SystemExit(exit_code)
 
 
-def _meant(typed_at: str) -> str:
+def _suggest_command(command_path: str) -> str:
     """Returns the command that was probably meant; empty if the word is a command, or similar to none."""
     word = next((each for each in sys.argv[1:] if not each.startswith("-")), "")
-    if word in COMMANDS or " " in typed_at.removeprefix("kubectl "):
+    if word in COMMANDS or " " in command_path.removeprefix("kubectl "):
         return ""
     import difflib  # noqa: PLC0415  only needed after a typing error
 
-    near = difflib.get_close_matches(word, COMMANDS, 1, ALIKE)
-    return f"{typed_at} {near[0]}" if near else ""
+    matches = difflib.get_close_matches(word, COMMANDS, 1, MIN_SIMILARITY)
+    return f"{command_path} {matches[0]}" if matches else ""
 
 
-def _fail_of_the_system(error: OSError) -> NoReturn:
+def _fail_on_os_error(error: OSError) -> NoReturn:
     if error.errno == errno.EPIPE:
         # The reader has closed the pipe. Python's buffered output must not be written either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -141,9 +143,9 @@ def _fail_of_the_system(error: OSError) -> NoReturn:
     what = (error.strerror or str(error)).lower()
     where = f"{error.filename}: " if error.filename else ""
     hint = ""
-    if error.errno in _NO_SPACE:
-        hint = SPACE
-    elif error.errno in _NOT_OURS:
+    if error.errno in _NO_SPACE_ERRNOS:
+        hint = NO_SPACE_HINT
+    elif error.errno in _PERMISSION_ERRNOS:
         hint = "give a directory that is yours, such as --data-dir ~/shoal"
     fail(f"{where}{what}", hint)
 

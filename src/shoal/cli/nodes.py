@@ -6,17 +6,17 @@ from pathlib import Path
 
 import click
 
-from shoal.cli.asking import AskingError
-from shoal.cli.telemetry import telemetry_options
+from shoal.cli.options.hub import CommandError
+from shoal.cli.options.telemetry import telemetry_options
 from shoal.client.transport import Unreachable
-from shoal.kinds.simulated import LABEL
+from shoal.kinds.clusterapi.simulated_node import SIMULATED_LABEL
 from shoal.objects.errors import Forbidden, Unauthorized
 from shoal.objects.names import is_dns1123_subdomain
 from shoal.objects.quantity import Quantity
-from shoal.telemetry.logs import say
+from shoal.telemetry.logs import print_message
 
 
-def quantity(context: click.Context, option: click.Parameter, value: str) -> str:
+def parse_quantity(context: click.Context, option: click.Parameter, value: str) -> str:
     try:
         amount = Quantity.parse(value)
     except ValueError as error:
@@ -35,9 +35,9 @@ def quantity(context: click.Context, option: click.Parameter, value: str) -> str
 )
 @click.option("--context", default="", help="Of the kubeconfig. [its current one]")
 @click.option("--count", default=0, type=click.IntRange(0, 10_000), help="Nodes to create; those there already count.")
-@click.option("--cpu", default="4", show_default=True, callback=quantity, help="Of each.")
-@click.option("--memory", default="16Gi", show_default=True, callback=quantity, help="Of each.")
-@click.option("--pods", default="110", show_default=True, callback=quantity, help="Of each, at most.")
+@click.option("--cpu", default="4", show_default=True, callback=parse_quantity, help="Of each.")
+@click.option("--memory", default="16Gi", show_default=True, callback=parse_quantity, help="Of each.")
+@click.option("--pods", default="110", show_default=True, callback=parse_quantity, help="Of each, at most.")
 @click.option("--zone", multiple=True, help="Of the nodes; several are taken in turn.")
 @click.option("--label", multiple=True, metavar="KEY=VALUE", help="Of each; may be given several times.")
 @click.option("--prefix", default="simulated", show_default=True, help="Of their names: PREFIX-0, PREFIX-1, …")
@@ -61,32 +61,32 @@ def command(
 
     Nodes with the label shoal.dev/simulated=true are animated, whoever created them.
     """
-    from shoal.assemble.nodes import NodesWanted, run_nodes  # noqa: PLC0415  loads for longer than help may take
+    from shoal.assemble.commands.nodes import SimulatedNodesConfig, run_nodes  # noqa: PLC0415  loads for longer than help may take
 
-    wrong = is_dns1123_subdomain(f"{prefix}-{count}")
-    if wrong:
-        raise click.UsageError(f"--prefix {prefix}: {wrong[0]}")
+    name_errors = is_dns1123_subdomain(f"{prefix}-{count}")
+    if name_errors:
+        raise click.UsageError(f"--prefix {prefix}: {name_errors[0]}")
     if cleanup and not count:
         raise click.UsageError("--cleanup goes with --count: nodes that others created are theirs")
     capacity = {"cpu": cpu, "memory": memory, "pods": pods}
-    wanted = NodesWanted(count, prefix, capacity, zone, dict(map(_pair, label)), events, cleanup)
+    config = SimulatedNodesConfig(count, prefix, capacity, zone, dict(map(_parse_label, label)), events, cleanup)
     try:
-        run_nodes(kubeconfig, context, wanted, lambda: announce(kubeconfig, context))
+        run_nodes(kubeconfig, context, config, lambda: print_ready(kubeconfig, context))
     except Unreachable as error:
         hint = f"its address is the one in {kubeconfig}"
-        raise AskingError(f"the API server does not answer: {error}", hint, exit_code=3) from None
+        raise CommandError(f"the API server does not answer: {error}", hint, exit_code=3) from None
     except (Unauthorized, Forbidden) as error:
-        raise AskingError(str(error), f"the credentials are those in {kubeconfig}", exit_code=4) from None
+        raise CommandError(str(error), f"the credentials are those in {kubeconfig}", exit_code=4) from None
 
 
-def _pair(label: str) -> tuple[str, str]:
+def _parse_label(label: str) -> tuple[str, str]:
     key, equals, value = label.partition("=")
     if not key or not equals:
         raise click.UsageError(f"--label {label}: give KEY=VALUE")
     return key, value
 
 
-def announce(kubeconfig: Path, context: str) -> None:
+def print_ready(kubeconfig: Path, context: str) -> None:
     chosen = f" --context {context}" if context else ""
-    say("the nodes are simulated until this process ends")
-    say(f"next: kubectl --kubeconfig {kubeconfig}{chosen} get nodes -l {LABEL}=true")
+    print_message("the nodes are simulated until this process ends")
+    print_message(f"next: kubectl --kubeconfig {kubeconfig}{chosen} get nodes -l {SIMULATED_LABEL}=true")

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shoal.cli.asking import AskingError, ask, hub_options
-from shoal.cli.manifests import in_namespace
-from shoal.cli.manifests import read as read
-from shoal.cli.printing import output_option, table, tell
-from shoal.client.requests import Client
+from shoal.cli.manifests import read_manifest as read_manifest
+from shoal.cli.manifests import with_default_namespace
+from shoal.cli.options.hub import CommandError, call_hub, hub_options
+from shoal.cli.printers import format_table, output_option, print_output
+from shoal.client.rest import Client
 from shoal.objects.errors import StatusError
 
 if TYPE_CHECKING:
-    from shoal.assemble.plan import Change
-    from shoal.assemble.plan_nodes import ClusterNodes
+    from shoal.assemble.commands.plan import PlacementChange
+    from shoal.assemble.commands.plan_nodes import ClusterNodePlan
 
 Object = dict[str, Any]
 
@@ -34,26 +34,29 @@ Object = dict[str, Any]
 def command(filename: str, namespace: str, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
     """What applying manifests would place where, which replicas would move, which nodes would be bought for them, and
     what the fleet costs an hour. Nothing is changed."""
-    given = [in_namespace(obj, namespace) for obj in read(filename)]
+    manifests = [with_default_namespace(obj, namespace) for obj in read_manifest(filename)]
 
-    async def question(client: Client) -> tuple[list[Change], list[ClusterNodes]]:
+    async def request(client: Client) -> tuple[list[PlacementChange], list[ClusterNodePlan]]:
         # Placement and provisioning load more slowly than help may take.
-        from shoal.assemble.plan import plan_objects  # noqa: PLC0415
-        from shoal.assemble.plan_nodes import plan_nodes  # noqa: PLC0415
+        from shoal.assemble.commands.plan import plan_objects  # noqa: PLC0415
+        from shoal.assemble.commands.plan_nodes import plan_nodes  # noqa: PLC0415
 
-        changes = await plan_objects(client, given)
-        return changes, await plan_nodes(client, given, changes)
+        changes = await plan_objects(client, manifests)
+        return changes, await plan_nodes(client, manifests, changes)
 
     try:
-        changes, nodes = ask(kubeconfig, data_dir, question, "planning")
+        changes, nodes = call_hub(kubeconfig, data_dir, request, "planning")
     except StatusError as error:
-        raise AskingError(str(error)) from None
-    said = [{**asdict(one), "added": one.added, "removed": one.removed, "moved": one.moved} for one in changes]
-    said += [_nodes(one) for one in nodes]
-    tell(said, [*text(changes), *node_text(nodes)], output)
+        raise CommandError(str(error)) from None
+    printed = [
+        {**asdict(one), "added": one.added_count, "removed": one.removed_count, "moved": one.moved_count}
+        for one in changes
+    ]
+    printed += [node_plan_object(one) for one in nodes]
+    print_output(printed, [*change_lines(changes), *node_lines(nodes)], output)
 
 
-def text(changes: list[Change]) -> list[str]:
+def change_lines(changes: list[PlacementChange]) -> list[str]:
     if not changes:
         return ["nothing would change"]
     lines: list[str] = []
@@ -62,39 +65,58 @@ def text(changes: list[Change]) -> list[str]:
         lines.append(f"{one.kind} {one.namespace}/{one.name}{by}")
         names = sorted({*one.before, *one.after})
         rows = [[name, str(one.before.get(name, 0)), str(one.after.get(name, 0))] for name in names]
-        lines += [f"  {line}" for line in table([["CLUSTER", "NOW", "THEN"], *rows])]
+        lines += [f"  {line}" for line in format_table([["CLUSTER", "NOW", "THEN"], *rows])]
         if one.unplaced:
             lines.append(f"  {one.unplaced} without a place")
-    sums = [sum(getattr(one, name) for one in changes) for name in ("added", "moved", "removed", "unplaced")]
+    counts = ("added_count", "moved_count", "removed_count", "unplaced")
+    sums = [sum(getattr(one, count) for one in changes) for count in counts]
     return [*lines, "", "{} added, {} moved, {} removed, {} without a place".format(*sums)]
 
 
-def node_text(nodes: list[ClusterNodes]) -> list[str]:
+def node_lines(nodes: list[ClusterNodePlan]) -> list[str]:
     """Empty if no cluster has nodes that can be bought."""
     lines: list[str] = []
     for one in nodes:
-        found = one.found
-        if found is None:
-            lines.append(f"Nodes of {one.cluster}: not known, {one.problem}")
+        preview = one.preview
+        if preview is None:
+            lines.append(f"Nodes of {one.cluster}: not known, {one.error}")
             continue
-        if found.bought or found.emptied or found.unplaced:
+        if preview.node_claims or preview.removed_nodes or preview.unschedulable_pods:
             lines.append(f"Nodes of {one.cluster}")
-        if found.bought:
-            rows = [[each.pool, each.type, str(each.pods), f"{each.price:.4f}"] for each in found.bought]
-            lines += [f"  {line}" for line in table([["NODEPOOL", "BUYS", "PODS", "AN HOUR"], *rows])]
-        if found.emptied:
-            lines.append(f"  would be empty and go: {', '.join(found.emptied)}")
-        if found.unplaced:
-            lines.append(f"  {found.unplaced} pods would get no node")
-        if found.unpriced:
-            lines.append(f"  {found.unpriced} nodes of {one.cluster} have no price")
-    known = [one.found for one in nodes if one.found is not None]
-    if known:
-        before, after = sum(one.before for one in known), sum(one.after for one in known)
+        if preview.node_claims:
+            rows = [
+                [each.pool, each.instance_type, str(each.pods), f"{each.price:.4f}"] for each in preview.node_claims
+            ]
+            lines += [f"  {line}" for line in format_table([["NODEPOOL", "BUYS", "PODS", "AN HOUR"], *rows])]
+        if preview.removed_nodes:
+            lines.append(f"  would be empty and go: {', '.join(preview.removed_nodes)}")
+        if preview.unschedulable_pods:
+            lines.append(f"  {preview.unschedulable_pods} pods would get no node")
+        if preview.unpriced_nodes:
+            lines.append(f"  {preview.unpriced_nodes} nodes of {one.cluster} have no price")
+    previews = [one.preview for one in nodes if one.preview is not None]
+    if previews:
+        before, after = sum(one.cost_before for one in previews), sum(one.cost_after for one in previews)
         lines.append(f"the fleet costs {before:.4f} an hour now, {after:.4f} then")
     return ["", *lines] if lines else []
 
 
-def _nodes(one: ClusterNodes) -> Object:
-    found = asdict(one.found) if one.found is not None else {"problem": one.problem}
-    return {"kind": "Nodes", "cluster": one.cluster, **found}
+def node_plan_object(one: ClusterNodePlan) -> Object:
+    """The keys are those of `shoal plan -o json`; scripts read them."""
+    preview = one.preview
+    if preview is None:
+        return {"kind": "Nodes", "cluster": one.cluster, "problem": one.error}
+    bought = [
+        {"pool": claim.pool, "type": claim.instance_type, "pods": claim.pods, "price": claim.price}
+        for claim in preview.node_claims
+    ]
+    return {
+        "kind": "Nodes",
+        "cluster": one.cluster,
+        "bought": bought,
+        "emptied": preview.removed_nodes,
+        "unplaced": preview.unschedulable_pods,
+        "before": preview.cost_before,
+        "after": preview.cost_after,
+        "unpriced": preview.unpriced_nodes,
+    }

@@ -10,46 +10,46 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-SILENT_SECONDS = 1.0
+DELAY_SECONDS = 1.0
 STEP_SECONDS = 0.2
-MARKS = "|/-\\"
+SPINNER = "|/-\\"
 _CLEAR = "\r\x1b[K"
 
 
-class Progress:
+class ProgressLine:
     """Runs until `finish`; silent without a text. It runs in a thread, so that it continues while the event loop is
     busy.
     """
 
-    def __init__(self, doing: str, to: TextIO) -> None:
-        self.doing = doing
-        self._to, self._done = to, threading.Event()
+    def __init__(self, text: str, output: TextIO) -> None:
+        self.text = text
+        self._output, self._finished = output, threading.Event()
         self._shown = False
         self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
-        if doing and to.isatty():
+        if text and output.isatty():
             self._thread.start()
 
     def _run(self) -> None:
-        wait, step = SILENT_SECONDS, 0
-        while not self._done.wait(wait):
-            self._to.write(f"{_CLEAR}{self.doing} {MARKS[step % len(MARKS)]}")
-            self._to.flush()
+        wait, step = DELAY_SECONDS, 0
+        while not self._finished.wait(wait):
+            self._output.write(f"{_CLEAR}{self.text} {SPINNER[step % len(SPINNER)]}")
+            self._output.flush()
             self._shown, wait, step = True, STEP_SECONDS, step + 1
 
-    def done(self) -> None:
-        self._done.set()
+    def finish(self) -> None:
+        self._finished.set()
         if self._thread.is_alive():
             self._thread.join()
         if self._shown:
-            self._to.write(_CLEAR)
-            self._to.flush()
+            self._output.write(_CLEAR)
+            self._output.flush()
             self._shown = False
 
 
 @contextmanager
-def progress(doing: str, to: TextIO | None = None) -> Iterator[Progress]:
-    running = Progress(doing, to or sys.stderr)
+def progress(text: str, output: TextIO | None = None) -> Iterator[ProgressLine]:
+    running = ProgressLine(text, output or sys.stderr)
     try:
         yield running
     finally:
-        running.done()
+        running.finish()

@@ -6,46 +6,50 @@ from pathlib import Path
 
 import click
 
-from shoal.cli.asking import AskingError
-from shoal.cli.leading import leading_options
-from shoal.cli.telemetry import telemetry_options
+from shoal.cli.options.hub import CommandError
+from shoal.cli.options.leader_election import leader_election_options
+from shoal.cli.options.telemetry import telemetry_options
 from shoal.client.transport import Unreachable
-from shoal.kinds.karpenter import seconds
+from shoal.kinds.karpenter.karpenter import parse_duration
 from shoal.objects.errors import Forbidden, Unauthorized
-from shoal.telemetry.logs import say
+from shoal.telemetry.logs import print_message
 
-PLANNERS, PREFERENCES, MIN_VALUES = ("karpenter", "optimal"), ("Respect", "Ignore"), ("Strict", "BestEffort")
+PLANNERS, PREFERENCE_POLICIES, MIN_VALUES_POLICIES = (
+    ("karpenter", "optimal"),
+    ("Respect", "Ignore"),
+    ("Strict", "BestEffort"),
+)
 """Copies of the values in `assemble.commands.provisioner`, which loads more slowly than help may take; the first of
 each policy is the default.
 """
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-GATES = {"NodeRepair": "node_repair", "SpotToSpotConsolidation": "spot_to_spot"}
+FEATURE_GATES = {"NodeRepair": "node_repair", "SpotToSpotConsolidation": "spot_to_spot"}
 """The feature gates of Karpenter that can be chosen here; NodeOverlay and ReservedCapacity are always on."""
 
 
-def duration(context: click.Context, option: click.Parameter, value: str) -> float:
-    found = seconds(value)
-    if found is None:
+def duration_option(context: click.Context, option: click.Parameter, value: str) -> float:
+    parsed_seconds = parse_duration(value)
+    if parsed_seconds is None:
         raise click.BadParameter(f"{value}: give a duration, such as 1s or 500ms")
-    return found
+    return parsed_seconds
 
 
-def cluster_name(context: click.Context, option: click.Parameter, value: str) -> tuple[str, str]:
+def parse_cluster_name(context: click.Context, option: click.Parameter, value: str) -> tuple[str, str]:
     namespace, slash, name = value.partition("/")
     if not slash or not namespace or not name or "/" in name:
         raise click.BadParameter(f"{value}: give NAMESPACE/NAME")
     return namespace, name
 
 
-def gates(context: click.Context, option: click.Parameter, value: str) -> dict[str, bool]:
+def parse_feature_gates(context: click.Context, option: click.Parameter, value: str) -> dict[str, bool]:
     """Parses upstream's form: NodeRepair=true,SpotToSpotConsolidation=true."""
-    found = {}
+    enabled = {}
     for each in filter(None, value.split(",")):
-        name, _, said = each.strip().partition("=")
-        if name not in GATES or said not in ("true", "false"):
-            raise click.BadParameter(f"{each}: give NAME=true or NAME=false, of {', '.join(GATES)}")
-        found[GATES[name]] = said == "true"
-    return found
+        name, _, value_text = each.strip().partition("=")
+        if name not in FEATURE_GATES or value_text not in ("true", "false"):
+            raise click.BadParameter(f"{each}: give NAME=true or NAME=false, of {', '.join(FEATURE_GATES)}")
+        enabled[FEATURE_GATES[name]] = value_text == "true"
+    return enabled
 
 
 @click.command(name="provisioner")
@@ -56,7 +60,7 @@ def gates(context: click.Context, option: click.Parameter, value: str) -> dict[s
 @click.option(
     "--cluster",
     required=True,
-    callback=cluster_name,
+    callback=parse_cluster_name,
     metavar="NAMESPACE/NAME",
     help="Of the Cluster API Cluster, there where the Machines are.",
 )
@@ -71,27 +75,35 @@ def gates(context: click.Context, option: click.Parameter, value: str) -> dict[s
     "--batch-idle-duration",
     default="1s",
     show_default=True,
-    callback=duration,
+    callback=duration_option,
     help="A batch of pods ends when no new one came for so long,",
 )
-@click.option("--batch-max-duration", default="10s", show_default=True, callback=duration, help="or after this time.")
+@click.option(
+    "--batch-max-duration", default="10s", show_default=True, callback=duration_option, help="or after this time."
+)
 @click.option(
     "--preference-policy",
-    type=click.Choice(PREFERENCES),
-    default=PREFERENCES[0],
+    type=click.Choice(PREFERENCE_POLICIES),
+    default=PREFERENCE_POLICIES[0],
     show_default=True,
     help="What pods prefer is held as long as it goes, or not looked at.",
 )
 @click.option(
     "--min-values-policy",
-    type=click.Choice(MIN_VALUES),
-    default=MIN_VALUES[0],
+    type=click.Choice(MIN_VALUES_POLICIES),
+    default=MIN_VALUES_POLICIES[0],
     show_default=True,
     help="minValues of NodePools hold, or are lowered rather than buying nothing.",
 )
-@click.option("--feature-gates", default="", callback=gates, metavar="NAME=true,…", help=f"Some of {', '.join(GATES)}.")
+@click.option(
+    "--feature-gates",
+    default="",
+    callback=parse_feature_gates,
+    metavar="NAME=true,…",
+    help=f"Some of {', '.join(FEATURE_GATES)}.",
+)
 @click.option("--install-crds", is_flag=True, help="Creates the definitions that the cluster lacks.")
-@leading_options
+@leader_election_options
 @telemetry_options
 def command(
     kubeconfig: Path | None,
@@ -115,28 +127,28 @@ def command(
     NodePools are read in the cluster; what can be bought are the MachineDeployments of its Cluster API Cluster. A Shoal
     server does this for the clusters it hosts by itself.
     """
-    from shoal.assemble.provisioner import NotServed, Settings, Wanted, run_provisioner  # noqa: PLC0415
+    from shoal.assemble.commands.provisioner import NotServed, ProvisionerConfig, ProvisionerSettings, run_provisioner  # noqa: PLC0415
 
-    settings = Settings(
+    settings = ProvisionerSettings(
         planner=planner,
-        idle=batch_idle_duration,
-        longest=batch_max_duration,
-        preferences=preference_policy,
-        min_values=min_values_policy,
+        batch_idle_seconds=batch_idle_duration,
+        batch_max_seconds=batch_max_duration,
+        preference_policy=preference_policy,
+        min_values_policy=min_values_policy,
         **feature_gates,
     )
-    wanted = Wanted(*cluster, settings, install_crds, leader_elect, leader_elect_namespace, health_address)
+    config = ProvisionerConfig(*cluster, settings, install_crds, leader_elect, leader_elect_namespace, health_address)
     try:
-        run_provisioner(kubeconfig, context, cluster_api_kubeconfig, cluster_api_context, wanted, announce)
+        run_provisioner(kubeconfig, context, cluster_api_kubeconfig, cluster_api_context, config, print_ready)
     except NotServed as error:
         chosen = f" --kubeconfig {kubeconfig}" if kubeconfig is not None else ""
-        raise AskingError(str(error), f"shoal crds | kubectl{chosen} apply -f -, or --install-crds") from None
+        raise CommandError(str(error), f"shoal crds | kubectl{chosen} apply -f -, or --install-crds") from None
     except Unreachable as error:
         hint = "its address is the one in --kubeconfig, or in --cluster-api-kubeconfig"
-        raise AskingError(f"the API server does not answer: {error}", hint, exit_code=3) from None
+        raise CommandError(f"the API server does not answer: {error}", hint, exit_code=3) from None
     except (Unauthorized, Forbidden) as error:
-        raise AskingError(str(error), "what it needs is in deploy/provisioner", exit_code=4) from None
+        raise CommandError(str(error), "what it needs is in deploy/provisioner", exit_code=4) from None
 
 
-def announce() -> None:
-    say("nodes are provisioned until this process ends")
+def print_ready() -> None:
+    print_message("nodes are provisioned until this process ends")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from shoal.assemble.datadir import default_data_dir
-from shoal.assemble.reset import Content, content, remove
-from shoal.cli.asking import AskingError
+from shoal.assemble.commands.reset import DataDirContents, inspect_data_dir, remove_data_dir
+from shoal.assemble.storage.datadir import default_data_dir
+from shoal.cli.options.hub import CommandError
 from shoal.cli.progress import progress
 
 
@@ -22,15 +22,15 @@ def command(data_dir: Path | None, yes: bool) -> None:
     Nothing that runs is stopped: a directory in use is refused.
     """
     path = data_dir or default_data_dir(os.environ)
-    found = content(path)
+    contents = inspect_data_dir(path)
     if not yes:
-        raise AskingError(f"{said(found)} would be removed for good", f"shoal reset --data-dir {path} --yes")
+        raise CommandError(f"{describe(contents)} would be removed for good", f"shoal reset --data-dir {path} --yes")
     with progress(f"removing {path}"):
-        remove(path)
-    click.echo(f"removed {said(found)}", err=True)
+        remove_data_dir(path)
+    click.echo(f"removed {describe(contents)}", err=True)
 
 
-def said(found: Content) -> str:
-    size = f"{found.size / (1 << 20):.1f} MB"
-    workers = f", with the workers {', '.join(found.workers)}" if found.workers else ""
-    return f"{found.path} ({size}{workers})"
+def describe(contents: DataDirContents) -> str:
+    size = f"{contents.size / (1 << 20):.1f} MB"
+    workers = f", with the workers {', '.join(contents.workers)}" if contents.workers else ""
+    return f"{contents.path} ({size}{workers})"

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shoal.cli.options.store import data_dir_option, data_dir_or_default, store_options, store_settings
 from shoal.cli.progress import progress
-from shoal.cli.storing import data_dir_option, data_dir_or_default, store_options, store_settings
 
 if TYPE_CHECKING:
-    from shoal.assemble.restore import Restored
+    from shoal.assemble.commands.restore import RestoreResult
 
 
 @click.command(name="restore")
@@ -25,24 +25,24 @@ def command(file: Path, force_replace: bool, data_dir: Path | None, **store: Any
     Stop the servers of the store first. Watches from before are told to list anew.
     """
     # The server takes a second to load, and help does not need it.
-    from shoal.assemble.restore import RestoreAsked, restore  # noqa: PLC0415
+    from shoal.assemble.commands.restore import RestoreOptions, restore  # noqa: PLC0415
 
     settings = store_settings(**store)
     where = None if settings.servers and data_dir is None else data_dir_or_default(data_dir)
     with progress("restoring"):
-        done = restore(RestoreAsked(file, where, settings, force_replace))
-    for line in told(done):
+        result = restore(RestoreOptions(file, where, settings, force_replace))
+    for line in summary_lines(result):
         click.echo(line, err=True)
 
 
-def told(done: Restored) -> list[str]:
-    header = done.header
+def summary_lines(result: RestoreResult) -> list[str]:
+    header = result.header
     lines = [
-        f"restored {done.records} records of {header.store} at revision {header.revision}, of {header.time}",
-        f"the new store is {done.store}, at revision {done.revision}; whoever watched the old one lists anew",
+        f"restored {result.records} records of {header.store} at revision {header.revision}, of {header.time}",
+        f"the new store is {result.store_id}, at revision {result.revision}; whoever watched the old one lists anew",
     ]
-    if done.aside:
-        lines.append(f"what was there before is kept in {done.aside}")
-    if done.keys:
+    if result.replaced_location:
+        lines.append(f"what was there before is kept in {result.replaced_location}")
+    if result.restored_keys:
         lines.append("the keys came with it: kubeconfigs and tokens of the old server stay good")
     return lines

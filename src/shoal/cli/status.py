@@ -8,21 +8,22 @@ from typing import Any
 
 import click
 
-from shoal.cli import printing
-from shoal.cli.asking import ask, hub_options
-from shoal.cli.printing import output_option, tell
-from shoal.client.requests import Client, Kind
-from shoal.kinds import fleet, workload
-from shoal.objects.duration import human_since
+from shoal.cli import printers
+from shoal.cli.options.hub import call_hub, hub_options
+from shoal.cli.printers import output_option, print_output
+from shoal.client.rest import Client, GroupVersionResource
+from shoal.kinds.fleet import infrav1
+from shoal.kinds.workload import workloadcluster
+from shoal.objects.duration import human_age
 from shoal.objects.errors import NotFound
 
 Object = dict[str, Any]
 Rows = list[dict[str, str]]
 
-WORKERS = Kind(fleet.GROUP, fleet.VERSION, "workers")
-MANAGED = Kind(fleet.GROUP, fleet.VERSION, "managedclusters")
-CLUSTERS = Kind(workload.GROUP, workload.VERSION, "clusters", namespaced=False)
-DEPLOYMENTS = Kind("apps", "v1", "deployments")
+WORKERS = GroupVersionResource(infrav1.GROUP, infrav1.VERSION, "workers")
+MANAGED_CLUSTERS = GroupVersionResource(infrav1.GROUP, infrav1.VERSION, "managedclusters")
+CLUSTERS = GroupVersionResource(workloadcluster.GROUP, workloadcluster.VERSION, "clusters", namespaced=False)
+DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
 
 
 @click.command(name="status")
@@ -30,44 +31,49 @@ DEPLOYMENTS = Kind("apps", "v1", "deployments")
 @hub_options
 def command(output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
     """Workers, managed clusters, workload clusters and the workloads on them."""
-    found = ask(kubeconfig, data_dir, lambda client: look(client, wide=output != "text"))
-    tell(found, text(found), output)
+    found = call_hub(kubeconfig, data_dir, lambda client: read_status(client, wide=output != "text"))
+    print_output(found, status_lines(found), output)
 
 
-def text(found: dict[str, Rows]) -> list[str]:
+def status_lines(sections: dict[str, Rows]) -> list[str]:
     lines: list[str] = []
-    for title, rows in found.items():
+    for title, rows in sections.items():
         lines.append(f"{title}:" if rows else f"{title}: none")
-        lines += [f"  {line}" for line in table(rows)]
+        lines += [f"  {line}" for line in format_rows(rows)]
     return lines
 
 
-async def look(client: Client, *, wide: bool = False) -> dict[str, Rows]:
+async def read_status(client: Client, *, wide: bool = False) -> dict[str, Rows]:
     now = time.time()
-    found: dict[str, list[tuple[dict[str, str], dict[str, str], Object]]] = {
-        "workers": [(_worker(obj), _worker_more(obj), obj) for obj in await _list(client, WORKERS)],
-        "managed clusters": [(_managed(obj), _managed_more(obj), obj) for obj in await _list(client, MANAGED)],
-        "workload clusters": [(_cluster(obj), _cluster_more(obj), obj) for obj in await _list(client, CLUSTERS)],
+    sections: dict[str, list[tuple[dict[str, str], dict[str, str], Object]]] = {
+        "workers": [(_worker_row(obj), _worker_wide_row(obj), obj) for obj in await _list(client, WORKERS)],
+        "managed clusters": [
+            (_managed_cluster_row(obj), _managed_cluster_wide_row(obj), obj)
+            for obj in await _list(client, MANAGED_CLUSTERS)
+        ],
+        "workload clusters": [
+            (_cluster_row(obj), _cluster_wide_row(obj), obj) for obj in await _list(client, CLUSTERS)
+        ],
         "deployments": [
-            (_deployment(obj), {}, obj)
+            (_deployment_row(obj), {}, obj)
             for obj in await _list(client, DEPLOYMENTS)
-            if workload.ASSIGNED not in (obj["metadata"].get("labels") or {})
+            if workloadcluster.CLUSTER_LABEL not in (obj["metadata"].get("labels") or {})
         ],
     }
     return {
         title: [{**row, **more, "age": _age(obj, now)} if wide else row for row, more, obj in rows]
-        for title, rows in found.items()
+        for title, rows in sections.items()
     }
 
 
-def table(rows: Rows) -> list[str]:
+def format_rows(rows: Rows) -> list[str]:
     if not rows:
         return []
     lines = [[name.upper() for name in rows[0]], *([str(cell) for cell in row.values()] for row in rows)]
-    return printing.table(lines)
+    return printers.format_table(lines)
 
 
-async def _list(client: Client, kind: Kind) -> list[Object]:
+async def _list(client: Client, kind: GroupVersionResource) -> list[Object]:
     try:
         return (await client.list_all(kind))[0]
     except NotFound:
@@ -75,22 +81,22 @@ async def _list(client: Client, kind: Kind) -> list[Object]:
 
 
 def _age(obj: Object, now: float) -> str:
-    return human_since(obj["metadata"].get("creationTimestamp"), now)
+    return human_age(obj["metadata"].get("creationTimestamp"), now)
 
 
-def _worker(obj: Object) -> dict[str, str]:
+def _worker_row(obj: Object) -> dict[str, str]:
     status = obj.get("status") or {}
-    free, all_of_it = status.get("availableCapacity", "?"), fleet.capacity_of(obj)
+    free, all_of_it = status.get("availableCapacity", "?"), infrav1.capacity_of(obj)
     return {"name": obj["metadata"]["name"], "phase": status.get("phase", "Pending"), "free": f"{free}/{all_of_it}"}
 
 
-def _worker_more(obj: Object) -> dict[str, str]:
-    spec = fleet.spec_of(obj)
-    stays = "yes" if spec.get("unschedulable") or spec.get("drain") else "no"
-    return {"location": spec.get("location") or "-", "kind": spec.get("infrastructure") or "-", "cordoned": stays}
+def _worker_wide_row(obj: Object) -> dict[str, str]:
+    spec = infrav1.spec_of(obj)
+    cordoned = "yes" if spec.get("unschedulable") or spec.get("drain") else "no"
+    return {"location": spec.get("location") or "-", "kind": spec.get("infrastructure") or "-", "cordoned": cordoned}
 
 
-def _managed(obj: Object) -> dict[str, str]:
+def _managed_cluster_row(obj: Object) -> dict[str, str]:
     status, metadata = obj.get("status") or {}, obj["metadata"]
     return {
         "name": f"{metadata['namespace']}/{metadata['name']}",
@@ -100,8 +106,8 @@ def _managed(obj: Object) -> dict[str, str]:
     }
 
 
-def _managed_more(obj: Object) -> dict[str, str]:
-    status, spec = fleet.status_of(obj), fleet.spec_of(obj)
+def _managed_cluster_wide_row(obj: Object) -> dict[str, str]:
+    status, spec = infrav1.status_of(obj), infrav1.spec_of(obj)
     return {
         "version": status.get("version") or spec.get("version") or "-",
         "nodes": str(status.get("nodes", spec.get("nodes", 0))),
@@ -109,7 +115,7 @@ def _managed_more(obj: Object) -> dict[str, str]:
     }
 
 
-def _cluster(obj: Object) -> dict[str, str]:
+def _cluster_row(obj: Object) -> dict[str, str]:
     status = obj.get("status") or {}
     ready = [each for each in status.get("conditions") or () if each["type"] == "Ready"]
     return {
@@ -119,13 +125,16 @@ def _cluster(obj: Object) -> dict[str, str]:
     }
 
 
-def _cluster_more(obj: Object) -> dict[str, str]:
-    has, left = ((obj.get("status") or {}).get(field) or {} for field in ("allocatable", "available"))
-    free = {what: f"{left.get(what, '?')}/{has[what]}" if what in has else "-" for what in ("cpu", "memory")}
-    return {"free cpu": free["cpu"], "free memory": free["memory"], "mode": workload.sync_mode(obj, "-")}
+def _cluster_wide_row(obj: Object) -> dict[str, str]:
+    allocatable, available = ((obj.get("status") or {}).get(field) or {} for field in ("allocatable", "available"))
+    free = {
+        what: f"{available.get(what, '?')}/{allocatable[what]}" if what in allocatable else "-"
+        for what in ("cpu", "memory")
+    }
+    return {"free cpu": free["cpu"], "free memory": free["memory"], "mode": workloadcluster.sync_mode(obj, "-")}
 
 
-def _deployment(obj: Object) -> dict[str, str]:
+def _deployment_row(obj: Object) -> dict[str, str]:
     status, spec, metadata = obj.get("status") or {}, obj.get("spec") or {}, obj["metadata"]
     return {
         "name": f"{metadata['namespace']}/{metadata['name']}",

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from shoal.cli.asking import AskingError
-from shoal.cli.leading import address
-from shoal.cli.telemetry import telemetry_options
+from shoal.cli.options.hub import CommandError
+from shoal.cli.options.leader_election import parse_address
+from shoal.cli.options.telemetry import telemetry_options
 from shoal.client.transport import Unreachable
-from shoal.kinds.workload import DEFAULT_RESOURCES
+from shoal.kinds.workload.workloadcluster import DEFAULT_RESOURCES
 from shoal.objects.errors import Forbidden, Unauthorized
-from shoal.telemetry.logs import say
+from shoal.telemetry.logs import print_message
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -35,7 +35,7 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     help="What the hub is told that the cluster serves; * is everything.",
 )
 @click.option(
-    "--health-address", callback=address, metavar="HOST:PORT", help="Serves /healthz, /readyz and /metrics there."
+    "--health-address", callback=parse_address, metavar="HOST:PORT", help="Serves /healthz, /readyz and /metrics there."
 )
 @telemetry_options
 def command(
@@ -50,20 +50,20 @@ def command(
 
     The hub runs syncers itself with --sync-mode push; this is for pull, and for doing it by hand.
     """
-    from shoal.assemble.syncer import run_syncer  # noqa: PLC0415  loads for longer than help may take
+    from shoal.assemble.commands.syncer import run_syncer  # noqa: PLC0415  loads for longer than help may take
 
     resources = tuple(name.strip() for name in resources_to_sync.split(",") if name.strip())
     try:
         run_syncer(
             *(from_kubeconfig, to_kubeconfig, to_context, cluster, resources),
-            lambda: announce(cluster),
+            lambda: print_ready(cluster),
             health_address,
         )
     except Unreachable as error:
-        raise AskingError(str(error), exit_code=3) from None
+        raise CommandError(str(error), exit_code=3) from None
     except (Unauthorized, Forbidden) as error:
-        raise AskingError(str(error), f"the credentials are those in {from_kubeconfig}", exit_code=4) from None
+        raise CommandError(str(error), f"the credentials are those in {from_kubeconfig}", exit_code=4) from None
 
 
-def announce(cluster: str) -> None:
-    say(f"{cluster} is synced until this process ends")
+def print_ready(cluster: str) -> None:
+    print_message(f"{cluster} is synced until this process ends")

@@ -11,19 +11,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.client.naming import named, preferred, served
-from shoal.client.requests import Client, Kind
-from shoal.kinds import fleet
+from shoal.client.rest import Client, GroupVersionResource
+from shoal.client.restmapper import preferred_versions, resource_for, server_resources
+from shoal.kinds.fleet import infrav1
 from shoal.objects.duration import parse_time
 from shoal.objects.errors import Expired
 
 Object = dict[str, Any]
-EVENTS = Kind("", "v1", "events")
+EVENTS = GroupVersionResource("", "v1", "events")
 NORMAL, WARNING = "Normal", "Warning"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TimelineRequest:
     kind: str
     name: str
     namespace: str
@@ -33,7 +33,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TimelineEntry:
     at: float
     type: str
     reason: str
@@ -42,70 +42,79 @@ class Entry:
     count: int = 1
 
 
-async def tell_of(client: Client, asked: Asked, say: Callable[[Entry], None]) -> list[Entry]:
+async def print_timeline(
+    client: Client, request: TimelineRequest, print_entry: Callable[[TimelineEntry], None]
+) -> list[TimelineEntry]:
     """Prints the entries; with `follow` it does not end by itself. Raises NotFound if neither the object nor its Events
     exist.
     """
-    kind = named(preferred(await served(client)), asked.kind)
-    namespace = asked.namespace if kind.kind.namespaced else ""
-    if (kind.kind.group, kind.name) == (fleet.GROUP, fleet.WORKER):
-        namespace = fleet.NAMESPACE
+    kind = resource_for(preferred_versions(await server_resources(client)), request.kind)
+    namespace = request.namespace if kind.gvr.namespaced else ""
+    if (kind.gvr.group, kind.kind) == (infrav1.GROUP, infrav1.WORKER):
+        namespace = infrav1.NAMESPACE
     sources = [
         # Events of cluster-scoped objects are in default.
-        _Source(EVENTS, namespace or "default", f"involvedObject.kind={kind.name},involvedObject.name={asked.name}"),
-        _Source(kind.kind, namespace, f"metadata.name={asked.name}"),
+        _TimelineSource(
+            EVENTS, namespace or "default", f"involvedObject.kind={kind.kind},involvedObject.name={request.name}"
+        ),
+        _TimelineSource(kind.gvr, namespace, f"metadata.name={request.name}"),
     ]
-    entries = await _look(client, sources)
+    entries = await _list_entries(client, sources)
     if not entries:
-        await client.get(kind.kind, asked.name, namespace)
-    shown = entries if asked.tail is None else entries[max(len(entries) - asked.tail, 0) :]
+        await client.get(kind.gvr, request.name, namespace)
+    shown = entries if request.tail is None else entries[max(len(entries) - request.tail, 0) :]
     for entry in shown:
-        say(entry)
-    known = set(entries)
-    while asked.follow:
+        print_entry(entry)
+    seen = set(entries)
+    while request.follow:
         with suppress(Expired):
-            await _follow(client, sources, known, say)
+            await _follow(client, sources, seen, print_entry)
         # A watch ends by itself after a while; the next list contains what came meanwhile.
-        for entry in await _look(client, sources):
-            if entry not in known:
-                known.add(entry)
-                say(entry)
+        for entry in await _list_entries(client, sources):
+            if entry not in seen:
+                seen.add(entry)
+                print_entry(entry)
     return shown
 
 
 @dataclass(slots=True)
-class _Source:
-    kind: Kind
+class _TimelineSource:
+    kind: GroupVersionResource
     namespace: str
     fields: str
     revision: str = ""
     """The resourceVersion of the last list."""
 
-    def entries(self, obj: Object) -> list[Entry]:
-        return [of_event(obj)] if self.kind is EVENTS else of_object(obj)
+    def entries(self, obj: Object) -> list[TimelineEntry]:
+        return [event_entry(obj)] if self.kind is EVENTS else object_entries(obj)
 
 
-async def _look(client: Client, sources: list[_Source]) -> list[Entry]:
-    found: set[Entry] = set()
+async def _list_entries(client: Client, sources: list[_TimelineSource]) -> list[TimelineEntry]:
+    entries: set[TimelineEntry] = set()
     for source in sources:
         objects, source.revision = await client.list_all(source.kind, source.namespace, fields=source.fields)
-        found.update(entry for obj in objects for entry in source.entries(obj))
-    return sorted(found, key=_order)
+        entries.update(entry for obj in objects for entry in source.entries(obj))
+    return sorted(entries, key=_sort_key)
 
 
-async def _follow(client: Client, sources: list[_Source], known: set[Entry], say: Callable[[Entry], None]) -> None:
+async def _follow(
+    client: Client,
+    sources: list[_TimelineSource],
+    seen: set[TimelineEntry],
+    print_entry: Callable[[TimelineEntry], None],
+) -> None:
     """Returns when one of the watches ends."""
     import asyncio  # noqa: PLC0415  the event loop runs by now; help has none
 
-    async def one(source: _Source) -> None:
+    async def follow_source(source: _TimelineSource) -> None:
         query = {"fieldSelector": source.fields, "resourceVersion": source.revision}
         async for change in client.watch(source.kind, source.namespace, query):
-            new = set(source.entries(change["object"])) - known if change["type"] in ("ADDED", "MODIFIED") else set()
-            known.update(new)
-            for entry in sorted(new, key=_order):
-                say(entry)
+            new = set(source.entries(change["object"])) - seen if change["type"] in ("ADDED", "MODIFIED") else set()
+            seen.update(new)
+            for entry in sorted(new, key=_sort_key):
+                print_entry(entry)
 
-    tasks = [asyncio.create_task(one(source)) for source in sources]
+    tasks = [asyncio.create_task(follow_source(source)) for source in sources]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -116,10 +125,10 @@ async def _follow(client: Client, sources: list[_Source], known: set[Entry], say
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def of_event(event: Object) -> Entry:
+def event_entry(event: Object) -> TimelineEntry:
     series = event.get("series") or {}
     at = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
-    return Entry(
+    return TimelineEntry(
         parse_time(at) or parse_time(event["metadata"].get("creationTimestamp")) or 0.0,
         str(event.get("type") or NORMAL),
         str(event.get("reason") or "-"),
@@ -129,35 +138,35 @@ def of_event(event: Object) -> Entry:
     )
 
 
-def of_object(obj: Object) -> list[Entry]:
+def object_entries(obj: Object) -> list[TimelineEntry]:
     """Returns its creation, the last transition of each condition, its errors, and its deletion."""
     metadata, status = obj["metadata"], obj.get("status") or {}
-    found = [(metadata.get("creationTimestamp"), NORMAL, "Created", "")]
+    rows = [(metadata.get("creationTimestamp"), NORMAL, "Created", "")]
     if "deletionTimestamp" in metadata:
-        waits = ", ".join(metadata.get("finalizers") or ())
-        found.append((metadata["deletionTimestamp"], NORMAL, "Deleted", f"waits for {waits}" if waits else ""))
+        finalizers = ", ".join(metadata.get("finalizers") or ())
+        rows.append((metadata["deletionTimestamp"], NORMAL, "Deleted", f"waits for {finalizers}" if finalizers else ""))
     for one in status.get("conditions") or ():
-        said = f"{one['type']} is {one['status']}"
-        message = ": ".join(filter(None, (said, str(one.get("message") or ""))))
-        found.append((one.get("lastTransitionTime"), NORMAL, str(one.get("reason") or one["type"]), message))
+        condition_text = f"{one['type']} is {one['status']}"
+        message = ": ".join(filter(None, (condition_text, str(one.get("message") or ""))))
+        rows.append((one.get("lastTransitionTime"), NORMAL, str(one.get("reason") or one["type"]), message))
     for one in status.get("errors") or ():
-        found.append((one.get("time"), WARNING, str(one.get("reason") or "-"), str(one.get("message") or "")))
+        rows.append((one.get("time"), WARNING, str(one.get("reason") or "-"), str(one.get("message") or "")))
     return [
-        Entry(at, type_, reason, _one_line(message), "status" if reason not in ("Created", "Deleted") else "")
-        for moment, type_, reason, message in found
+        TimelineEntry(at, type_, reason, _one_line(message), "status" if reason not in ("Created", "Deleted") else "")
+        for moment, type_, reason, message in rows
         if (at := parse_time(moment)) is not None
     ]
 
 
-def line(entry: Entry) -> str:
+def format_entry(entry: TimelineEntry) -> str:
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.at))
-    often = f" ({entry.count} times)" if entry.count > 1 else ""
+    count_text = f" ({entry.count} times)" if entry.count > 1 else ""
     by = f"  [{entry.by}]" if entry.by else ""
-    said = f"{entry.reason}: {entry.message}" if entry.message else entry.reason
-    return f"{at}  {entry.type:<7}  {said}{often}{by}"
+    text = f"{entry.reason}: {entry.message}" if entry.message else entry.reason
+    return f"{at}  {entry.type:<7}  {text}{count_text}{by}"
 
 
-def _order(entry: Entry) -> tuple[float, bool, str]:
+def _sort_key(entry: TimelineEntry) -> tuple[float, bool, str]:
     return entry.at, entry.reason != "Created", entry.message
 
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shoal.cli.asking import ask, hub_options
-from shoal.cli.printing import output_option, table, tell
-from shoal.client.requests import Client
+from shoal.cli.options.hub import call_hub, hub_options
+from shoal.cli.printers import format_table, output_option, print_output
+from shoal.client.rest import Client
 from shoal.client.transport import Unreachable
 from shoal.objects.errors import StatusError
 
 if TYPE_CHECKING:
-    from shoal.assemble.top import Fleet
+    from shoal.assemble.commands.top import FleetSummary
 
-HOME, TO_THE_RIGHT, BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+CURSOR_HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 """Moves the cursor to the top left; clears the rest of the line; clears everything below."""
 
 
@@ -35,64 +35,64 @@ def command(once: bool, interval: float, output: str, kubeconfig: Path | None, d
     Nodes are counted in the clusters themselves, every ten seconds. -o json and -o yaml are one look.
     """
     if once or output != "text":
-        found = ask(kubeconfig, data_dir, _one_look, "looking at the fleet")
-        tell(asdict(found), text(found), output)
+        summary = call_hub(kubeconfig, data_dir, _poll_once, "looking at the fleet")
+        print_output(asdict(summary), summary_lines(summary), output)
         return
-    ask(kubeconfig, data_dir, lambda client: follow(client, interval), doing="")
+    call_hub(kubeconfig, data_dir, lambda client: poll_forever(client, interval), progress_text="")
 
 
-async def _one_look(client: Client) -> Fleet:
-    from shoal.assemble.top import Top  # noqa: PLC0415  the fleet's code loads for long
+async def _poll_once(client: Client) -> FleetSummary:
+    from shoal.assemble.commands.top import FleetPoller  # noqa: PLC0415  the fleet's code loads for long
 
-    top = Top(client)
+    poller = FleetPoller(client)
     try:
-        return await top.look()
+        return await poller.poll()
     finally:
-        await top.close()
+        await poller.close()
 
 
-async def follow(client: Client, interval: float) -> None:
+async def poll_forever(client: Client, interval: float) -> None:
     """If standard output is not a terminal, each poll is printed after the other. A hub that answered once may go away
     and come back; one that never answered is an error.
     """
     import asyncio  # noqa: PLC0415
 
-    from shoal.assemble.top import Top  # noqa: PLC0415
+    from shoal.assemble.commands.top import FleetPoller  # noqa: PLC0415
 
-    top, screen = Top(client), sys.stdout.isatty()
-    lines = text(await top.look())
+    poller, is_terminal = FleetPoller(client), sys.stdout.isatty()
+    lines = summary_lines(await poller.poll())
     try:
         while True:
-            _show(lines, screen)
+            _print_screen(lines, is_terminal)
             await asyncio.sleep(interval)
             try:
-                lines = text(await top.look())
+                lines = summary_lines(await poller.poll())
             except (Unreachable, StatusError) as error:
                 lines = [f"no answer since {time.strftime('%H:%M:%S')}: {error}", *lines[1:]]
     finally:
-        await top.close()
+        await poller.close()
 
 
-def _show(lines: list[str], screen: bool) -> None:
-    if not screen:
+def _print_screen(lines: list[str], is_terminal: bool) -> None:
+    if not is_terminal:
         click.echo("\n".join([*lines, ""]))
         return
     width, height = shutil.get_terminal_size()
     if len(lines) > height - 1:
         lines = [*lines[: height - 2], f"… {len(lines) - height + 2} more lines: shoal top --once"]
-    click.echo(HOME + "".join(f"{line[:width]}{TO_THE_RIGHT}\n" for line in lines) + BELOW, nl=False)
+    click.echo(CURSOR_HOME + "".join(f"{line[:width]}{CLEAR_LINE}\n" for line in lines) + CLEAR_BELOW, nl=False)
 
 
-def text(found: Fleet) -> list[str]:
-    ready = sum(one.phase == "Running" for one in found.workers)
-    alive = sum(row.phase == "Ready" for row in found.clusters)
-    waiting = f", {found.waiting} waiting for a worker" if found.waiting else ""
-    moving = f"{found.ready_replicas}/{found.replicas} replicas, {found.nodes} nodes, {found.cost:.2f} an hour"
-    lines = [f"{ready}/{len(found.workers)} workers, {alive}/{len(found.clusters)} clusters{waiting}, {moving}"]
-    if found.workers:
-        rows = [[one.name, one.phase, f"{one.clusters}/{one.capacity}", one.location or "-"] for one in found.workers]
-        lines += ["", *table([["WORKER", "PHASE", "CLUSTERS", "LOCATION"], *rows])]
-    if found.clusters:
+def summary_lines(summary: FleetSummary) -> list[str]:
+    ready = sum(one.phase == "Running" for one in summary.workers)
+    alive = sum(row.phase == "Ready" for row in summary.clusters)
+    waiting = f", {summary.waiting} waiting for a worker" if summary.waiting else ""
+    totals = f"{summary.ready_replicas}/{summary.replicas} replicas, {summary.nodes} nodes, {summary.cost:.2f} an hour"
+    lines = [f"{ready}/{len(summary.workers)} workers, {alive}/{len(summary.clusters)} clusters{waiting}, {totals}"]
+    if summary.workers:
+        rows = [[one.name, one.phase, f"{one.clusters}/{one.capacity}", one.location or "-"] for one in summary.workers]
+        lines += ["", *format_table([["WORKER", "PHASE", "CLUSTERS", "LOCATION"], *rows])]
+    if summary.clusters:
         head = ["CLUSTER", "STATE", "WORKER", "REPLICAS", "NODES", "CPU", "AN HOUR"]
         rows = [
             [
@@ -104,7 +104,7 @@ def text(found: Fleet) -> list[str]:
                 "-" if row.cpu is None else f"{row.cpu}%",
                 "-" if row.cost is None else f"{row.cost:.2f}",
             ]
-            for row in found.clusters
+            for row in summary.clusters
         ]
-        lines += ["", *table([head, *rows])]
+        lines += ["", *format_table([head, *rows])]
     return lines

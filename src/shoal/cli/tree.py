@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shoal.cli.asking import AskingError, ask, hub_options
-from shoal.cli.printing import output_option, table, tell
-from shoal.client.naming import UnknownKind
-from shoal.client.requests import Client
-from shoal.objects.duration import human_since
+from shoal.cli.options.hub import CommandError, call_hub, hub_options
+from shoal.cli.printers import format_table, output_option, print_output
+from shoal.client.rest import Client
+from shoal.client.restmapper import NoKindMatchError
+from shoal.objects.duration import human_age
 from shoal.objects.errors import NotFound
 
 if TYPE_CHECKING:
-    from shoal.assemble.tree import Branch, Tree
+    from shoal.assemble.commands.tree import Tree, TreeNode
 
 
 @click.command(name="tree")
@@ -42,44 +42,44 @@ def command(
     Copies are found through the kubeconfigs that the hub has of its clusters. The object is marked by a star.
     """
 
-    async def question(client: Client) -> Tree:
-        from shoal.assemble.tree import NoKubeconfig, tree_in, tree_of  # noqa: PLC0415  the syncer's code loads for long
+    async def request(client: Client) -> Tree:
+        from shoal.assemble.commands.tree import NoKubeconfig, cluster_tree, hub_tree  # noqa: PLC0415  the syncer's code loads for long
 
         if not cluster:
-            return await tree_of(client, kind, namespace, name)
+            return await hub_tree(client, kind, namespace, name)
         try:
-            return await tree_in(client, cluster, kind, namespace, name)
+            return await cluster_tree(client, cluster, kind, namespace, name)
         except NoKubeconfig as error:
-            raise AskingError(f"{cluster} cannot be looked into: {error}") from None
+            raise CommandError(f"{cluster} cannot be looked into: {error}") from None
 
     try:
-        found = ask(kubeconfig, data_dir, question, "looking at everything there is")
-    except UnknownKind as error:
-        raise AskingError(str(error), error.hint) from None
+        tree = call_hub(kubeconfig, data_dir, request, "looking at everything there is")
+    except NoKindMatchError as error:
+        raise CommandError(str(error), error.hint) from None
     except NotFound as error:
-        raise AskingError(str(error), "-n names another namespace; shoal status shows the fleet") from None
-    tell(asdict(found), text(found, time.time(), wide=output == "wide"), output)
+        raise CommandError(str(error), "-n names another namespace; shoal status shows the fleet") from None
+    print_output(asdict(tree), tree_lines(tree, time.time(), wide=output == "wide"), output)
     if output in ("text", "wide"):
-        for note in found.notes:
+        for note in tree.notes:
             click.echo(f"note: {note}", err=True)
 
 
-def text(found: Tree, now: float, *, wide: bool = False) -> list[str]:
+def tree_lines(tree: Tree, now: float, *, wide: bool = False) -> list[str]:
     head = ["OBJECT", "WHERE", "READY", "AGE", *(["NAMESPACE", "REASON"] if wide else [])]
-    return table([head, *(_row(line, one, now, wide) for line, one in _lines(found.top, "", ""))])
+    return format_table([head, *(_row(line, one, now, wide) for line, one in _node_lines(tree.top, "", ""))])
 
 
-def _lines(branch: Branch, first: str, rest: str) -> Iterator[tuple[str, Branch]]:
+def _node_lines(node: TreeNode, first: str, rest: str) -> Iterator[tuple[str, TreeNode]]:
     """Yields each node with the text of its line."""
-    mark = "*" if branch.asked else ""
-    how = f"{branch.how} " if branch.how else ""
-    yield f"{first}{how}{branch.kind}/{branch.name}{mark}", branch
-    for number, child in enumerate(branch.children, 1):
-        last = number == len(branch.children)
-        yield from _lines(child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+    mark = "*" if node.asked else ""
+    how = f"{node.how} " if node.how else ""
+    yield f"{first}{how}{node.kind}/{node.name}{mark}", node
+    for number, child in enumerate(node.children, 1):
+        last = number == len(node.children)
+        yield from _node_lines(child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
 
 
-def _row(line: str, branch: Branch, now: float, wide: bool) -> list[str]:
-    age = human_since(branch.created, now) if branch.created else "-"
-    row = [line, branch.cluster or "hub", branch.ready or "-", age]
-    return [*row, branch.namespace or "-", branch.reason or "-"] if wide else row
+def _row(line: str, node: TreeNode, now: float, wide: bool) -> list[str]:
+    age = human_age(node.created, now) if node.created else "-"
+    row = [line, node.cluster or "hub", node.ready or "-", age]
+    return [*row, node.namespace or "-", node.reason or "-"] if wide else row

@@ -10,15 +10,15 @@ from urllib.parse import urlsplit
 
 import click
 
-from shoal.assemble.datadir import default_data_dir
-from shoal.cli.serving import bus_options, idle_option, parse_bus, split_address
-from shoal.cli.storing import store_options, store_settings
-from shoal.cli.telemetry import telemetry_options
-from shoal.kinds.joining import split_token, wrong_name
-from shoal.telemetry.logs import say
+from shoal.assemble.storage.datadir import default_data_dir
+from shoal.cli.options.serve import bus_options, idle_option, parse_bus, parse_listen_address
+from shoal.cli.options.store import store_options, store_settings
+from shoal.cli.options.telemetry import telemetry_options
+from shoal.kinds.fleet.worker_join import name_error, parse_token
+from shoal.telemetry.logs import print_message
 
 if TYPE_CHECKING:
-    from shoal.assemble.worker import HubGiven, Worker
+    from shoal.assemble.server.worker import HubTarget, WorkerServer
 
 
 @click.command(name="worker")
@@ -66,41 +66,41 @@ def command(
     hub and the token need not be given again.
     """
     # The server takes a second to load, and help does not need it.
-    from shoal.assemble.worker import WorkerProcess, run_worker  # noqa: PLC0415
+    from shoal.assemble.server.worker import WorkerOptions, run_worker  # noqa: PLC0415
 
-    given = hub_given(hub_kubeconfig, hub, token, ca_hash)
+    hub_target = hub_target_of(hub_kubeconfig, hub, token, ca_hash)
     name = name or socket.gethostname().partition(".")[0].lower()
-    wrong = wrong_name(name)
-    if wrong:
-        raise click.UsageError(f"--name {name}: {wrong}")
-    host, port = split_address(listen)
+    invalid_name = name_error(name)
+    if invalid_name:
+        raise click.UsageError(f"--name {name}: {invalid_name}")
+    host, port = parse_listen_address(listen)
     where = data_dir or default_data_dir(os.environ) / "workers" / name
-    own = (host, port, store_settings(**store), idle_seconds, parse_bus(bus, bus_creds), supervised)
-    run_worker(WorkerProcess(given, where, name, capacity, location, *own), announce)
+    server_options = (host, port, store_settings(**store), idle_seconds, parse_bus(bus, bus_creds), supervised)
+    run_worker(WorkerOptions(hub_target, where, name, capacity, location, *server_options), print_ready)
 
 
-def hub_given(kubeconfig: Path | None, address: str, token: str, ca_hash: str) -> HubGiven:
+def hub_target_of(kubeconfig: Path | None, hub_url: str, token: str, ca_hash: str) -> HubTarget:
     """Returns the hub that the flags name. Raises UsageError if they are invalid."""
-    from shoal.assemble.worker import HubGiven  # noqa: PLC0415
+    from shoal.assemble.server.worker import HubTarget  # noqa: PLC0415
 
     if kubeconfig is not None:
-        if address or ca_hash:
+        if hub_url or ca_hash:
             raise click.UsageError("--hub and --ca-hash go without --hub-kubeconfig, which says the same")
-        return HubGiven(kubeconfig)
-    if not address:
+        return HubTarget(kubeconfig)
+    if not hub_url:
         if ca_hash:
             raise click.UsageError("--ca-hash goes with --hub")
-        return HubGiven()
-    parts = urlsplit(address)
+        return HubTarget()
+    parts = urlsplit(hub_url)
     if parts.scheme != "https" or not parts.hostname:
-        raise click.UsageError(f"--hub {address}: give a URL such as https://10.0.0.1:6443")
+        raise click.UsageError(f"--hub {hub_url}: give a URL such as https://10.0.0.1:6443")
     digits = ca_hash.removeprefix("sha256:").lower()
     if len(digits) != 64 or set(digits) - set("0123456789abcdef") or not ca_hash.startswith("sha256:"):
         raise click.UsageError("--hub needs --ca-hash sha256:… as shoal join-token create prints it")
-    if token and split_token(token) is None:
+    if token and parse_token(token) is None:
         raise click.UsageError("--token: a join token is six letters or digits, a dot and sixteen more")
-    return HubGiven(None, address, token, f"sha256:{digits}")
+    return HubTarget(None, hub_url, token, f"sha256:{digits}")
 
 
-def announce(worker: Worker) -> None:
-    say(f"the worker's own API is at {worker.shoal.server.url}")
+def print_ready(worker: WorkerServer) -> None:
+    print_message(f"the worker's own API is at {worker.shoal.server.url}")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from shoal.assemble.bundle import JOIN_FILE, files, secret_name, texts
-from shoal.kinds.fleet import NAMESPACE
-from shoal.kinds.joining import wrong_name
+from shoal.assemble.commands.bundle import JOIN_KUBECONFIG_FILE, bundle_files, bundle_yaml, secret_name
+from shoal.kinds.fleet.infrav1 import NAMESPACE
+from shoal.kinds.fleet.worker_join import name_error
 
 
 @click.command(name="worker-bundle")
@@ -22,17 +22,21 @@ def command(name: str, image: str, directory: Path | None) -> None:
 
     A hub applies them by itself for a Worker with infrastructure kind; this is for clusters that it cannot reach.
     """
-    wrong = wrong_name(name)
-    if wrong:
-        raise click.UsageError(f"--name {name}: {wrong}")
+    invalid_name = name_error(name)
+    if invalid_name:
+        raise click.UsageError(f"--name {name}: {invalid_name}")
     if directory is None:
-        click.echo("---\n".join(texts(name, image)), nl=False)
-        where = f"-n {NAMESPACE} create secret generic {secret_name(name)} --from-file=kubeconfig={JOIN_FILE}"
-        click.echo(f"next: shoal join-token create --name {name} -o kubeconfig > {JOIN_FILE}", err=True)
+        click.echo("---\n".join(bundle_yaml(name, image)), nl=False)
+        where = (
+            f"-n {NAMESPACE} create secret generic {secret_name(name)} --from-file=kubeconfig={JOIN_KUBECONFIG_FILE}"
+        )
+        click.echo(f"next: shoal join-token create --name {name} -o kubeconfig > {JOIN_KUBECONFIG_FILE}", err=True)
         click.echo(f"      kubectl {where}", err=True)
         return
     directory.mkdir(parents=True, exist_ok=True)
-    for file, text in files(name, image).items():
+    for file, text in bundle_files(name, image).items():
         (directory / file).write_text(text)
-    click.echo(f"next: shoal join-token create --name {name} -o kubeconfig > {directory / JOIN_FILE}", err=True)
+    click.echo(
+        f"next: shoal join-token create --name {name} -o kubeconfig > {directory / JOIN_KUBECONFIG_FILE}", err=True
+    )
     click.echo(f"      kubectl apply -k {directory}", err=True)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from shoal.client.metrics import FAILED, note_answer, note_stream
+from shoal.client.metrics import ERROR_CODE, count_stream, observe_request
 from shoal.client.transport import Unreachable
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
@@ -23,45 +23,47 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USE
 class HttpsTransport:
     """One connection pool to one server. `timeout` bounds the wait for a response, never the length of a stream."""
 
-    def __init__(self, server: str, context: ssl.SSLContext | None, cut: float = 60.0) -> None:
+    def __init__(self, server: str, tls_context: ssl.SSLContext | None, timeout: float = 60.0) -> None:
         self._server = server.rstrip("/")
         self._host = urlsplit(server).netloc
-        self._context = context
-        self._cut = cut
+        self._tls_context = tls_context
+        self._timeout = timeout
         self._session: aiohttp.ClientSession | None = None
 
-    def _open(self) -> aiohttp.ClientSession:
+    def _get_session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(ssl=self._context or True, limit=0, socket_factory=_watched_over)
+            connector = aiohttp.TCPConnector(ssl=self._tls_context or True, limit=0, socket_factory=_keepalive_socket)
             self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
         return self._session
 
     async def request(
         self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, Mapping[str, str], bytes]:
-        timeout, began = aiohttp.ClientTimeout(total=self._cut), monotonic()
+        timeout, started = aiohttp.ClientTimeout(total=self._timeout), monotonic()
         try:
-            async with self._open().request(
+            async with self._get_session().request(
                 method, self._url(path, query), headers=headers, data=body or None, timeout=timeout
-            ) as answer:
-                content = await answer.read()
-                note_answer(method, self._host, str(answer.status), began)
-                return answer.status, {k.lower(): v for k, v in answer.headers.items()}, content
+            ) as response:
+                content = await response.read()
+                observe_request(method, self._host, str(response.status), started)
+                return response.status, {k.lower(): v for k, v in response.headers.items()}, content
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            note_answer(method, self._host, FAILED, began)
-            raise Unreachable(f"{self._server} cannot be reached: {_why(error)}") from error
+            observe_request(method, self._host, ERROR_CODE, started)
+            raise Unreachable(f"{self._server} cannot be reached: {_error_reason(error)}") from error
 
     async def stream(
         self, method: str, path: str, query: str, headers: Mapping[str, str]
     ) -> tuple[int, AsyncIterator[bytes]]:
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._cut)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout)
         try:
-            answer = await self._open().request(method, self._url(path, query), headers=headers, timeout=timeout)
+            response = await self._get_session().request(
+                method, self._url(path, query), headers=headers, timeout=timeout
+            )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            note_stream(self._host, FAILED)
-            raise Unreachable(f"{self._server} cannot be reached: {_why(error)}") from error
-        note_stream(self._host, str(answer.status))
-        return answer.status, _pieces(answer)
+            count_stream(self._host, ERROR_CODE)
+            raise Unreachable(f"{self._server} cannot be reached: {_error_reason(error)}") from error
+        count_stream(self._host, str(response.status))
+        return response.status, _stream_body(response)
 
     def _url(self, path: str, query: str) -> str:
         return f"{self._server}{path}?{query}" if query else f"{self._server}{path}"
@@ -71,38 +73,38 @@ class HttpsTransport:
             await self._session.close()
 
 
-def _watched_over(address: aiohttp.AddrInfoType) -> socket.socket:
+def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     """A socket with TCP keepalive. A silent connection may be an idle watch or one whose peer has vanished; the kernel
     detects the latter within half a minute.
     """
-    made = socket.socket(*address[:3])
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock = socket.socket(*address[:3])
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE.items():
         if hasattr(socket, option):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return made
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return sock
 
 
-def _why(error: Exception) -> str:
+def _error_reason(error: Exception) -> str:
     """The reason only: aiohttp's messages contain Python object names."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return str(error.certificate_error)
     if isinstance(error, aiohttp.ClientConnectorError):
         reason = error.os_error
-        known = os.strerror(reason.errno) if reason.errno and reason.errno in errno.errorcode else reason.strerror
-        return (known or str(reason)).lower()
+        text = os.strerror(reason.errno) if reason.errno and reason.errno in errno.errorcode else reason.strerror
+        return (text or str(reason)).lower()
     return str(error) or "it took too long"
 
 
-async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+async def _stream_body(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     try:
-        async for piece in answer.content.iter_any():
-            yield piece
+        async for chunk in response.content.iter_any():
+            yield chunk
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise Unreachable(f"the stream broke: {error}") from error
     finally:
-        connection = answer.connection
+        connection = response.connection
         if connection is not None and connection.transport is not None:
             # The stream was abandoned: a clean TLS shutdown would wait for the peer and outlive a stopping event loop.
             connection.transport.abort()
-        answer.close()
+        response.close()

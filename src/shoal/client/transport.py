@@ -16,19 +16,19 @@ class Unreachable(ShoalError):
     """The server did not answer at all."""
 
 
-def distrusts(error: Unreachable) -> bool:
+def is_certificate_error(error: Unreachable) -> bool:
     """Reports whether the server presented a certificate that the expected CA did not sign."""
     return "CERTIFICATE_VERIFY_FAILED" in str(error.__cause__)
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class RESTConfig:
     """Server address, TLS settings and credentials: client-go's rest.Config."""
 
     server: str
-    tls: ssl.SSLContext
+    tls_context: ssl.SSLContext
     token: str
-    authority: str = ""
+    ca_pem: str = ""
     """CA certificate as PEM. Empty: the system's CAs."""
 
 

@@ -9,39 +9,43 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from shoal.client.transport import Endpoint, Unreachable
+from shoal.client.transport import RESTConfig, Unreachable
 from shoal.objects.errors import from_status
 from shoal.objects.wire import ByteStream, Receiver
 
-Start = Callable[[ByteStream], Receiver]
+ReceiverFactory = Callable[[ByteStream], Receiver]
 
-CUT = 30.0
+TIMEOUT = 30.0
 """Seconds the server has to respond."""
-_LONGEST = 64 * 1024
+_MAX_BYTES = 64 * 1024
 
 
-async def upgrade(endpoint: Endpoint, path: str, protocol: str, start: Start, cut: float = CUT) -> None:
+async def upgrade(
+    config: RESTConfig, path: str, protocol: str, new_receiver: ReceiverFactory, timeout_seconds: float = TIMEOUT
+) -> None:
     """Returns once `new_receiver` has the connection. Raises Unreachable, or the server's rejection as a
     StatusError.
     """
-    parts = urlsplit(endpoint.server)
+    parts = urlsplit(config.server)
     lines = [f"GET {parts.path.rstrip('/')}{path} HTTP/1.1", f"Host: {parts.netloc}", "User-Agent: shoal"]
-    if endpoint.token:
-        lines.append(f"Authorization: Bearer {endpoint.token}")
+    if config.token:
+        lines.append(f"Authorization: Bearer {config.token}")
     lines += ["Connection: Upgrade", f"Upgrade: {protocol}", "", ""]
-    connection = _Connection(protocol, start)
+    connection = _Connection(protocol, new_receiver)
     try:
-        async with asyncio.timeout(cut):
+        async with asyncio.timeout(timeout_seconds):
             loop = asyncio.get_running_loop()
-            await loop.create_connection(lambda: connection, parts.hostname or "", parts.port or 443, ssl=endpoint.tls)
+            await loop.create_connection(
+                lambda: connection, parts.hostname or "", parts.port or 443, ssl=config.tls_context
+            )
             connection.send("\r\n".join(lines).encode())
-            await connection.answered
+            await connection.upgraded
     except (TimeoutError, OSError) as error:
-        connection.give_up()
-        said = str(error) or "no answer in time"
-        raise Unreachable(f"{endpoint.server} cannot be reached: {said}") from error
+        connection.abort()
+        reason = str(error) or "no answer in time"
+        raise Unreachable(f"{config.server} cannot be reached: {reason}") from error
     except BaseException:
-        connection.give_up()
+        connection.abort()
         raise
 
 
@@ -50,17 +54,17 @@ class _Connection(asyncio.Protocol):
 
     _transport: asyncio.Transport
 
-    def __init__(self, protocol: str, start: Start) -> None:
-        self._protocol, self._start = protocol, start
-        self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._held = b""
+    def __init__(self, protocol: str, new_receiver: ReceiverFactory) -> None:
+        self._protocol, self._new_receiver = protocol, new_receiver
+        self.upgraded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._buffer = b""
         self._receiver: Receiver | None = None
 
     def send(self, data: bytes) -> None:
         self._transport.write(data)
 
-    def give_up(self) -> None:
-        self.answered.cancel()
+    def abort(self) -> None:
+        self.upgraded.cancel()
         if hasattr(self, "_transport"):
             self._transport.abort()
 
@@ -73,11 +77,11 @@ class _Connection(asyncio.Protocol):
         if self._receiver is not None:
             self._receiver.data_received(data)
             return
-        self._held += data
-        head, complete, rest = self._held.partition(b"\r\n\r\n")
+        self._buffer += data
+        head, complete, rest = self._buffer.partition(b"\r\n\r\n")
         if complete:
-            self._answered(head, rest)
-        elif len(self._held) > _LONGEST:
+            self._handle_response(head, rest)
+        elif len(self._buffer) > _MAX_BYTES:
             self._fail(Unreachable("the server's answer is no HTTP"))
 
     def pause_writing(self) -> None:
@@ -95,8 +99,8 @@ class _Connection(asyncio.Protocol):
 
     # --- the response ---
 
-    def _answered(self, head: bytes, rest: bytes) -> None:
-        if self.answered.done():
+    def _handle_response(self, head: bytes, rest: bytes) -> None:
+        if self.upgraded.done():
             return
         first, *lines = head.decode("latin-1").split("\r\n")
         version, _, status = first.partition(" ")
@@ -105,26 +109,26 @@ class _Connection(asyncio.Protocol):
             return
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         if int(status[:3]) != 101:
-            self._refused(int(status[:3]), headers, rest)
+            self._handle_rejection(int(status[:3]), headers, rest)
         elif headers.get("upgrade", "").lower() != self._protocol:
             self._fail(Unreachable(f"the server does not speak {self._protocol}"))
         else:
-            self._held = b""
-            self._receiver = self._start(self._transport)
-            self.answered.set_result(None)
+            self._buffer = b""
+            self._receiver = self._new_receiver(self._transport)
+            self.upgraded.set_result(None)
             if rest:
                 self._receiver.data_received(rest)
 
-    def _refused(self, status: int, headers: dict[str, str], body: bytes) -> None:
+    def _handle_rejection(self, status: int, headers: dict[str, str], body: bytes) -> None:
         length = headers.get("content-length", "")
-        if length.isdecimal() and len(body) < min(int(length), _LONGEST):
+        if length.isdecimal() and len(body) < min(int(length), _MAX_BYTES):
             return
         try:
-            said = orjson.loads(body)
+            status_object = orjson.loads(body)
         except ValueError:
-            said = None
-        self._fail(from_status(said if isinstance(said, dict) else {}, status))
+            status_object = None
+        self._fail(from_status(status_object if isinstance(status_object, dict) else {}, status))
 
     def _fail(self, error: Exception) -> None:
-        if not self.answered.done():
-            self.answered.set_exception(error)
+        if not self.upgraded.done():
+            self.upgraded.set_exception(error)

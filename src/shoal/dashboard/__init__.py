@@ -4,6 +4,6 @@
 the caller's own token. The dashboard has no permissions of its own.
 """
 
-from shoal.dashboard.route import SEGMENT, Dashboard
+from shoal.dashboard.route import PATH_SEGMENT, Dashboard
 
-__all__ = ["SEGMENT", "Dashboard"]
+__all__ = ["PATH_SEGMENT", "Dashboard"]

@@ -14,9 +14,9 @@ from pathlib import Path
 from shoal.objects.errors import MethodNotSupported, NotFound
 from shoal.objects.wire import Request, Response
 
-STATIC = Path(__file__).parent / "static"
+STATIC_DIR = Path(__file__).parent / "static"
 INDEX = "index.html"
-SMALLEST_COMPRESSED = 512
+MIN_COMPRESSED_BYTES = 512
 
 CONTENT_TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -26,13 +26,13 @@ CONTENT_TYPES = {
     ".txt": "text/plain; charset=utf-8",
 }
 
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = (
     ("Cache-Control", "no-cache"),
-    ("Content-Security-Policy", POLICY),
+    ("Content-Security-Policy", CONTENT_SECURITY_POLICY),
     ("Cross-Origin-Opener-Policy", "same-origin"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
     ("Referrer-Policy", "no-referrer"),
@@ -44,7 +44,7 @@ HEADERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class StaticFile:
     content_type: str
     body: bytes
     compressed: bytes
@@ -52,50 +52,50 @@ class File:
     etag: str
 
 
-class Files:
-    def __init__(self, folder: Path = STATIC) -> None:
+class StaticFiles:
+    def __init__(self, folder: Path = STATIC_DIR) -> None:
         self._folder = folder
-        self._found: dict[str, File] | None = None
+        self._files: dict[str, StaticFile] | None = None
 
-    def answer(self, request: Request, name: str) -> Response:
+    def handle(self, request: Request, name: str) -> Response:
         """`name` is the path after `/ui/`; empty is the page itself."""
         if request.method not in ("GET", "HEAD"):
             raise MethodNotSupported("the server does not allow this method on the requested resource")
-        if self._found is None:
-            self._found = _read(self._folder)
-        file = self._found.get(name or INDEX)
+        if self._files is None:
+            self._files = _load_files(self._folder)
+        file = self._files.get(name or INDEX)
         if file is None:
             raise NotFound("the server could not find the requested resource")
         headers = (*HEADERS, ("ETag", file.etag))
-        if _matches(request.headers.get("if-none-match", ""), file.etag):
+        if _etag_matches(request.headers.get("if-none-match", ""), file.etag):
             return Response(304, b"", "", headers)
-        if file.compressed and _takes_gzip(request.headers.get("accept-encoding", "")):
+        if file.compressed and _accepts_gzip(request.headers.get("accept-encoding", "")):
             return Response(200, file.compressed, file.content_type, (*headers, ("Content-Encoding", "gzip")))
         return Response(200, file.body, file.content_type, headers)
 
 
-def _read(folder: Path) -> dict[str, File]:
+def _load_files(folder: Path) -> dict[str, StaticFile]:
     return {
-        path.relative_to(folder).as_posix(): _file(path)
+        path.relative_to(folder).as_posix(): _load_file(path)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.suffix in CONTENT_TYPES
     }
 
 
-def _file(path: Path) -> File:
+def _load_file(path: Path) -> StaticFile:
     body = path.read_bytes()
     # Without a timestamp, so that all replicas of a hub send the same bytes.
-    compressed = gzip.compress(body, mtime=0) if len(body) >= SMALLEST_COMPRESSED else b""
-    return File(CONTENT_TYPES[path.suffix], body, compressed, f'"{sha256(body).hexdigest()[:20]}"')
+    compressed = gzip.compress(body, mtime=0) if len(body) >= MIN_COMPRESSED_BYTES else b""
+    return StaticFile(CONTENT_TYPES[path.suffix], body, compressed, f'"{sha256(body).hexdigest()[:20]}"')
 
 
-def _matches(given: str, etag: str) -> bool:
+def _etag_matches(if_none_match: str, etag: str) -> bool:
     """Weak comparison, as for GET: a proxy may have marked the ETag as weak."""
-    return any(one.strip().removeprefix("W/") in (etag, "*") for one in given.split(","))
+    return any(one.strip().removeprefix("W/") in (etag, "*") for one in if_none_match.split(","))
 
 
-def _takes_gzip(accepted: str) -> bool:
-    for choice in accepted.split(","):
+def _accepts_gzip(accept_encoding: str) -> bool:
+    for choice in accept_encoding.split(","):
         coding, _, quality = choice.partition(";")
         if coding.strip().lower() == "gzip":
             return quality.replace(" ", "").rstrip("0").rstrip(".") != "q="

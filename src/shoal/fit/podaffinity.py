@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.objects.errors import BadRequest
-from shoal.objects.selectors import NOTHING, LabelSelector, from_label_selector
+from shoal.objects.selectors import SELECT_NOTHING, LabelSelector, from_label_selector
 
 Object = dict[str, Any]
 NamespaceLabels = Callable[[str], Mapping[str, str]]
@@ -19,157 +19,161 @@ NamespaceLabels = Callable[[str], Mapping[str, str]]
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-HARD_WEIGHT = 1
+REQUIRED_AFFINITY_WEIGHT = 1
 """Weight of a required affinity term of an existing pod that matches this pod."""
 
-NOT_TOGETHER = "node(s) didn't match pod affinity rules"
-NOT_APART = "node(s) didn't match pod anti-affinity rules"
-NOT_WANTED = "node(s) didn't satisfy existing pods anti-affinity rules"
+AFFINITY_MISMATCH = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY_MISMATCH = "node(s) didn't match pod anti-affinity rules"
+EXISTING_ANTI_AFFINITY_MISMATCH = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
-    topology: str
+class AffinityTerm:
+    topology_key: str
     selector: LabelSelector
     namespaces: frozenset[str]
-    namespace_selector: LabelSelector = NOTHING
+    namespace_selector: LabelSelector = SELECT_NOTHING
 
-    def matches(self, peer: Peer, namespace_labels: NamespaceLabels) -> bool:
+    def matches(self, peer: PeerPod, namespace_labels: NamespaceLabels) -> bool:
         if not self.selector.matches(peer.labels):
             return False
-        if peer.namespace in self.namespaces or self.namespace_selector.empty:
+        if peer.namespace in self.namespaces or self.namespace_selector.is_empty:
             return True
-        return not self.namespace_selector.nothing and self.namespace_selector.matches(namespace_labels(peer.namespace))
+        return not self.namespace_selector.selects_nothing and self.namespace_selector.matches(
+            namespace_labels(peer.namespace)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Terms:
+class AffinityTerms:
     """Terms of one pod; compared by identity."""
 
-    together: tuple[Term, ...] = ()
+    affinity: tuple[AffinityTerm, ...] = ()
     """Required affinity: each domain must contain a pod that matches all of these."""
-    apart: tuple[Term, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
     """Required anti-affinity: no domain may contain a pod that matches one of these."""
-    liked: tuple[tuple[Term, int], ...] = ()
+    preferred: tuple[tuple[AffinityTerm, int], ...] = ()
     """Preferred terms with weights; those of anti-affinity are negative."""
 
-    def every(self) -> tuple[Term, ...]:
-        return (*self.together, *self.apart, *(term for term, _ in self.liked))
+    def all_terms(self) -> tuple[AffinityTerm, ...]:
+        return (*self.affinity, *self.anti_affinity, *(term for term, _ in self.preferred))
 
-    def by_namespaces(self) -> bool:
+    def uses_namespace_selector(self) -> bool:
         """Returns whether a term selects namespaces by label."""
-        return any(not term.namespace_selector.nothing and term.namespace_selector for term in self.every())
+        return any(not term.namespace_selector.selects_nothing and term.namespace_selector for term in self.all_terms())
 
-    def concern(self, peer: Peer, namespace_labels: NamespaceLabels) -> bool:
+    def matches_any(self, peer: PeerPod, namespace_labels: NamespaceLabels) -> bool:
         """Returns whether any term matches the other pod."""
-        return any(term.matches(peer, namespace_labels) for term in self.every())
+        return any(term.matches(peer, namespace_labels) for term in self.all_terms())
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Peer:
+class PeerPod:
     """A pod as seen by other pods' terms. Compared by identity: share one instance between equal pods."""
 
     namespace: str
     labels: Mapping[str, str]
-    terms: Terms | None = None
-    leaving: bool = False
+    terms: AffinityTerms | None = None
+    is_terminating: bool = False
     """It is being deleted."""
 
 
-def terms(spec: Object, namespace: str) -> Terms | None:
+def affinity_terms(spec: Object, namespace: str) -> AffinityTerms | None:
     """Returns None if the pod has no inter-pod terms."""
     affinity = spec.get("affinity")
     if not affinity:
         return None
-    near, far = affinity.get("podAffinity") or {}, affinity.get("podAntiAffinity") or {}
-    found = Terms(
-        tuple(_term(each, namespace) for each in near.get(REQUIRED) or ()),
-        tuple(_term(each, namespace) for each in far.get(REQUIRED) or ()),
-        (*_weighted(near, namespace, 1), *_weighted(far, namespace, -1)),
+    pod_affinity, pod_anti_affinity = affinity.get("podAffinity") or {}, affinity.get("podAntiAffinity") or {}
+    result = AffinityTerms(
+        tuple(_term(each, namespace) for each in pod_affinity.get(REQUIRED) or ()),
+        tuple(_term(each, namespace) for each in pod_anti_affinity.get(REQUIRED) or ()),
+        (*_preferred_terms(pod_affinity, namespace, 1), *_preferred_terms(pod_anti_affinity, namespace, -1)),
     )
-    return found if found.together or found.apart or found.liked else None
+    return result if result.affinity or result.anti_affinity or result.preferred else None
 
 
-def _weighted(rules: Object, namespace: str, sign: int) -> Iterable[tuple[Term, int]]:
+def _preferred_terms(rules: Object, namespace: str, sign: int) -> Iterable[tuple[AffinityTerm, int]]:
     for each in rules.get(PREFERRED) or ():
         yield _term(each.get("podAffinityTerm") or {}, namespace), sign * int(each.get("weight", 0))
 
 
-def _term(term: Object, namespace: str) -> Term:
+def _term(term: Object, namespace: str) -> AffinityTerm:
     """The API server has already merged `matchLabelKeys` into the selector."""
-    named = frozenset(term.get("namespaces") or ())
+    namespaces = frozenset(term.get("namespaces") or ())
     selector = term.get("namespaceSelector")
-    if not named and selector is None:
-        named = frozenset((namespace,))
-    return Term(term.get("topologyKey", ""), _selector(term.get("labelSelector")), named, _selector(selector))
+    if not namespaces and selector is None:
+        namespaces = frozenset((namespace,))
+    return AffinityTerm(
+        term.get("topologyKey", ""), _selector(term.get("labelSelector")), namespaces, _selector(selector)
+    )
 
 
 def _selector(selector: Object | None) -> LabelSelector:
     try:
         return from_label_selector(selector)
     except BadRequest:
-        return NOTHING
+        return SELECT_NOTHING
 
 
-Domain = tuple[str, str, str]
+CountedDomain = tuple[str, str, str]
 """Counter, topology key and value."""
-Share = dict[Domain, int]
+AffinityShare = dict[CountedDomain, int]
 """Contribution of one node to the counts."""
 
-_TOGETHER, _APART, _UNWANTED, _LIKED = "together", "apart", "unwanted", "liked"
+_AFFINITY, _ANTI_AFFINITY, _EXISTING_ANTI_AFFINITY, _PREFERRED = "together", "apart", "unwanted", "liked"
 
 
-class Neighbours:
-    def __init__(self, me: Peer, namespace_labels: NamespaceLabels) -> None:
-        self._me, self._namespace_labels = me, namespace_labels
-        mine = me.terms or Terms()
-        self._mine = mine
-        self._first = bool(mine.together) and self._all_match(me)
-        self._counts: Share = {}
-        self._together = 0
+class AffinityCounts:
+    def __init__(self, pod: PeerPod, namespace_labels: NamespaceLabels) -> None:
+        self._pod, self._namespace_labels = pod, namespace_labels
+        pod_terms = pod.terms or AffinityTerms()
+        self._terms = pod_terms
+        self._matches_itself = bool(pod_terms.affinity) and self._matches_all_affinity(pod)
+        self._counts: AffinityShare = {}
+        self._matching_domains = 0
         """Number of domains with a pod that matches all affinity terms."""
-        self._effects: dict[Peer, tuple[tuple[str, str, int], ...]] = {}
-        self.keys = {term.topology for term in mine.every()}
+        self._effects: dict[PeerPod, tuple[tuple[str, str, int], ...]] = {}
+        self.topology_keys = {term.topology_key for term in pod_terms.all_terms()}
         """Node labels that matter; grows with the terms of other pods."""
-        self.touched: set[tuple[str, str]] = set()
+        self.changed_domains: set[tuple[str, str]] = set()
         """Labels and values whose counts changed. The reader clears it."""
 
     @property
-    def first(self) -> bool:
+    def is_first_of_group(self) -> bool:
         """Whether the pod may be the first of a group that requires affinity to itself, in any domain."""
-        return self._first and not self._together
+        return self._matches_itself and not self._matching_domains
 
-    def add(self, labels: Mapping[str, str], peers: Mapping[Peer, int]) -> Share:
+    def add(self, labels: Mapping[str, str], peers: Mapping[PeerPod, int]) -> AffinityShare:
         """Counts the pods of a node with these labels. The result is passed to `subtract` later."""
-        share: Share = {}
+        share: AffinityShare = {}
         for peer, number in peers.items():
-            for what, key, weight in self._effect(peer):
+            for counter, key, weight in self._cached_effects(peer):
                 value = labels.get(key)
                 if value is not None:
-                    domain = what, key, value
+                    domain = counter, key, value
                     share[domain] = share.get(domain, 0) + weight * number
         self._change(share, 1)
         return share
 
-    def take(self, share: Share) -> None:
+    def subtract(self, share: AffinityShare) -> None:
         self._change(share, -1)
 
-    def obstacle(self, labels: Mapping[str, str]) -> str:
+    def reject_reason(self, labels: Mapping[str, str]) -> str:
         """Returns why the pod cannot run on a node with these labels; empty if it can. Preemption can resolve all but
         AFFINITY_MISMATCH.
         """
-        counts, mine = self._counts, self._mine
-        if mine.together and not self._is_together(labels):
-            return NOT_TOGETHER
+        counts, pod_terms = self._counts, self._terms
+        if pod_terms.affinity and not self._satisfies_affinity(labels):
+            return AFFINITY_MISMATCH
         if not counts:
             return ""
-        for term in mine.apart:
-            key = term.topology
-            if key in labels and counts.get((_APART, key, labels[key]), 0) > 0:
-                return NOT_APART
-        for key in self.keys:
-            if key in labels and counts.get((_UNWANTED, key, labels[key]), 0) > 0:
-                return NOT_WANTED
+        for term in pod_terms.anti_affinity:
+            key = term.topology_key
+            if key in labels and counts.get((_ANTI_AFFINITY, key, labels[key]), 0) > 0:
+                return ANTI_AFFINITY_MISMATCH
+        for key in self.topology_keys:
+            if key in labels and counts.get((_EXISTING_ANTI_AFFINITY, key, labels[key]), 0) > 0:
+                return EXISTING_ANTI_AFFINITY_MISMATCH
         return ""
 
     def score(self, labels: Mapping[str, str]) -> int:
@@ -177,23 +181,23 @@ class Neighbours:
         counts = self._counts
         if not counts:
             return 0
-        return sum(counts.get((_LIKED, key, labels[key]), 0) for key in self.keys if key in labels)
+        return sum(counts.get((_PREFERRED, key, labels[key]), 0) for key in self.topology_keys if key in labels)
 
-    def concerns(self, peer: Peer) -> bool:
+    def is_affected_by(self, peer: PeerPod) -> bool:
         """Returns whether the other pod matters."""
-        return bool(self._effect(peer))
+        return bool(self._cached_effects(peer))
 
-    def _is_together(self, labels: Mapping[str, str]) -> bool:
-        found = True
-        for term in self._mine.together:
-            value = labels.get(term.topology)
+    def _satisfies_affinity(self, labels: Mapping[str, str]) -> bool:
+        has_match = True
+        for term in self._terms.affinity:
+            value = labels.get(term.topology_key)
             if value is None:
                 return False
-            found = found and self._counts.get((_TOGETHER, term.topology, value), 0) > 0
+            has_match = has_match and self._counts.get((_AFFINITY, term.topology_key, value), 0) > 0
         # Otherwise the first pod of a group with affinity to itself would wait for ever.
-        return found or self.first
+        return has_match or self.is_first_of_group
 
-    def _change(self, share: Share, sign: int) -> None:
+    def _change(self, share: AffinityShare, sign: int) -> None:
         counts = self._counts
         for domain, number in share.items():
             before = counts.get(domain, 0)
@@ -202,29 +206,49 @@ class Neighbours:
                 counts[domain] = after
             else:
                 counts.pop(domain, None)
-            if domain[0] is _TOGETHER:
-                self._together += (after > 0) - (before > 0)
-            self.touched.add(domain[1:])
+            if domain[0] is _AFFINITY:
+                self._matching_domains += (after > 0) - (before > 0)
+            self.changed_domains.add(domain[1:])
 
-    def _effect(self, peer: Peer) -> tuple[tuple[str, str, int], ...]:
+    def _cached_effects(self, peer: PeerPod) -> tuple[tuple[str, str, int], ...]:
         """Returns the contributions of one such pod: counter, topology key and weight."""
-        known = self._effects.get(peer)
-        if known is None:
-            known = self._effects[peer] = tuple(self._effects_of(peer))
-            self.keys.update(key for _, key, _ in known)
-        return known
+        cached = self._effects.get(peer)
+        if cached is None:
+            cached = self._effects[peer] = tuple(self._effects_of(peer))
+            self.topology_keys.update(key for _, key, _ in cached)
+        return cached
 
-    def _effects_of(self, peer: Peer) -> Iterable[tuple[str, str, int]]:
-        mine, of = self._mine, self._namespace_labels
-        if mine.together and self._all_match(peer):
-            yield from ((_TOGETHER, term.topology, 1) for term in mine.together)
-        yield from ((_APART, term.topology, 1) for term in mine.apart if term.matches(peer, of))
-        yield from ((_LIKED, term.topology, weight) for term, weight in mine.liked if term.matches(peer, of))
+    def _effects_of(self, peer: PeerPod) -> Iterable[tuple[str, str, int]]:
+        own_terms, namespace_labels = self._terms, self._namespace_labels
+        if own_terms.affinity and self._matches_all_affinity(peer):
+            yield from ((_AFFINITY, term.topology_key, 1) for term in own_terms.affinity)
+        yield from (
+            (_ANTI_AFFINITY, term.topology_key, 1)
+            for term in own_terms.anti_affinity
+            if term.matches(peer, namespace_labels)
+        )
+        yield from (
+            (_PREFERRED, term.topology_key, weight)
+            for term, weight in own_terms.preferred
+            if term.matches(peer, namespace_labels)
+        )
         if peer.terms is not None:
-            me, its = self._me, peer.terms
-            yield from ((_UNWANTED, term.topology, 1) for term in its.apart if term.matches(me, of))
-            yield from ((_LIKED, term.topology, HARD_WEIGHT) for term in its.together if term.matches(me, of))
-            yield from ((_LIKED, term.topology, weight) for term, weight in its.liked if term.matches(me, of))
+            pod, peer_terms = self._pod, peer.terms
+            yield from (
+                (_EXISTING_ANTI_AFFINITY, term.topology_key, 1)
+                for term in peer_terms.anti_affinity
+                if term.matches(pod, namespace_labels)
+            )
+            yield from (
+                (_PREFERRED, term.topology_key, REQUIRED_AFFINITY_WEIGHT)
+                for term in peer_terms.affinity
+                if term.matches(pod, namespace_labels)
+            )
+            yield from (
+                (_PREFERRED, term.topology_key, weight)
+                for term, weight in peer_terms.preferred
+                if term.matches(pod, namespace_labels)
+            )
 
-    def _all_match(self, peer: Peer) -> bool:
-        return all(term.matches(peer, self._namespace_labels) for term in self._mine.together)
+    def _matches_all_affinity(self, peer: PeerPod) -> bool:
+        return all(term.matches(peer, self._namespace_labels) for term in self._terms.affinity)

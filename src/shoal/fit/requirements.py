@@ -30,7 +30,7 @@ class Requirement:
     key: str
     complement: bool = False
     values: frozenset[str] = _NONE
-    absent: bool = False
+    allows_absent: bool = False
     gte: int | None = None
     lte: int | None = None
     min_values: int | None = None
@@ -40,40 +40,40 @@ class Requirement:
         """The operator that describes it best. An impossible requirement is In without values."""
         if self.complement:
             return NOT_IN if self.values else EXISTS
-        return DOES_NOT_EXIST if self.absent else IN
+        return DOES_NOT_EXIST if self.allows_absent else IN
 
     @property
-    def impossible(self) -> bool:
-        return not self.absent and not self.values and not self.complement
+    def is_impossible(self) -> bool:
+        return not self.allows_absent and not self.values and not self.complement
 
     def has(self, value: str) -> bool:
-        return (value in self.values) != self.complement and self._bounded(value)
+        return (value in self.values) != self.complement and self._is_within_bounds(value)
 
     def intersection(self, other: Requirement) -> Requirement:
         """`other` has the same key."""
-        absent = self.absent and other.absent
+        absent = self.allows_absent and other.allows_absent
         gte, lte = _highest(self.gte, other.gte), _lowest(self.lte, other.lte)
         min_values = _highest(self.min_values, other.min_values)
         if self.complement and other.complement:
             values = self.values | other.values
-            if _exhausted(gte, lte, values):
-                return Requirement(self.key, absent=absent, min_values=min_values)
+            if _is_exhausted(gte, lte, values):
+                return Requirement(self.key, allows_absent=absent, min_values=min_values)
             return Requirement(self.key, True, values, absent, gte, lte, min_values)
-        few, rest = (other, self) if self.complement else (self, other)
-        values = frozenset(value for value in few.values if rest.has(value))
+        finite, other_side = (other, self) if self.complement else (self, other)
+        values = frozenset(value for value in finite.values if other_side.has(value))
         return Requirement(self.key, False, values, absent, min_values=min_values)
 
-    def meets(self, other: Requirement) -> bool:
+    def has_intersection(self, other: Requirement) -> bool:
         """Returns whether some value satisfies both. Cheaper than `intersection`."""
-        if self.absent and other.absent:
+        if self.allows_absent and other.allows_absent:
             return True
         if self.complement and other.complement:
             gte, lte = _highest(self.gte, other.gte), _lowest(self.lte, other.lte)
-            return not _exhausted(gte, lte, self.values | other.values)
-        few, rest = (other, self) if self.complement else (self, other)
-        return any(rest.has(value) for value in few.values)
+            return not _is_exhausted(gte, lte, self.values | other.values)
+        finite, other_side = (other, self) if self.complement else (self, other)
+        return any(other_side.has(value) for value in finite.values)
 
-    def any(self) -> str:
+    def any_value(self) -> str:
         """Returns one satisfying value, deterministically; empty if there is none to name."""
         if not self.complement:
             return min(self.values, default="")
@@ -83,24 +83,24 @@ class Requirement:
         numbers = range(start, start + step * (len(self.values) + 1), step)
         return next((str(number) for number in numbers if self.has(str(number))), "")
 
-    def wire(self) -> list[Object]:
+    def to_expressions(self) -> list[Object]:
         """Returns expressions for a NodeSelectorTerm or NodeClaim, as many as needed."""
-        found: list[tuple[str, list[str]]] = []
+        expressions: list[tuple[str, list[str]]] = []
         if self.gte is not None:
-            found.append((GT, [str(self.gte - 1)]))
+            expressions.append((GT, [str(self.gte - 1)]))
         if self.lte is not None:
-            found.append((LT, [str(self.lte + 1)]))
+            expressions.append((LT, [str(self.lte + 1)]))
         if self.values or not self.complement:
-            found.append((self.operator, sorted(self.values)))
-        if not self.absent and self.complement and self.gte is None and self.lte is None:
-            found.append((EXISTS, []))
-        least = {} if self.min_values is None else {"minValues": self.min_values}
+            expressions.append((self.operator, sorted(self.values)))
+        if not self.allows_absent and self.complement and self.gte is None and self.lte is None:
+            expressions.append((EXISTS, []))
+        min_values = {} if self.min_values is None else {"minValues": self.min_values}
         return [
-            {"key": self.key, "operator": operator, **({"values": values} if values else {}), **least}
-            for operator, values in found
+            {"key": self.key, "operator": operator, **({"values": values} if values else {}), **min_values}
+            for operator, values in expressions
         ]
 
-    def _bounded(self, value: str) -> bool:
+    def _is_within_bounds(self, value: str) -> bool:
         if self.gte is None and self.lte is None:
             return True
         if not _integer(value):
@@ -109,29 +109,29 @@ class Requirement:
         return (self.gte is None or number >= self.gte) and (self.lte is None or number <= self.lte)
 
     def __str__(self) -> str:
-        return f"{self.key} {self.told()}"
+        return f"{self.key} {self.describe()}"
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Text without the key."""
         text = self.operator
-        text += f" [{', '.join(sorted(self.values))}]" if self.values or self.impossible else ""
+        text += f" [{', '.join(sorted(self.values))}]" if self.values or self.is_impossible else ""
         text += f" >={self.gte}" if self.gte is not None else ""
         return text + (f" <={self.lte}" if self.lte is not None else "")
 
 
-def requirement(key: str, operator: str, values: Iterable[str] = (), min_values: int | None = None) -> Requirement:
+def new_requirement(key: str, operator: str, values: Iterable[str] = (), min_values: int | None = None) -> Requirement:
     """Raises ValueError for an invalid expression."""
-    listed = list(values)
+    value_list = list(values)
     if operator in (IN, NOT_IN):
-        negative = operator == NOT_IN
-        return Requirement(key, negative, frozenset(listed), negative, min_values=min_values)
+        is_negative = operator == NOT_IN
+        return Requirement(key, is_negative, frozenset(value_list), is_negative, min_values=min_values)
     if operator in (EXISTS, DOES_NOT_EXIST):
-        return Requirement(key, operator == EXISTS, absent=operator == DOES_NOT_EXIST, min_values=min_values)
+        return Requirement(key, operator == EXISTS, allows_absent=operator == DOES_NOT_EXIST, min_values=min_values)
     if operator not in (GT, LT, GTE, LTE):
         raise ValueError(f"{operator!r} is no operator of a requirement")
-    if len(listed) != 1 or not _integer(listed[0]):
-        raise ValueError(f"operator {operator} wants one whole number, not {listed}")
-    bound = int(listed[0])
+    if len(value_list) != 1 or not _integer(value_list[0]):
+        raise ValueError(f"operator {operator} wants one whole number, not {value_list}")
+    bound = int(value_list[0])
     if operator in (GT, GTE):
         return Requirement(key, True, gte=bound + (operator == GT), min_values=min_values)
     return Requirement(key, True, lte=bound - (operator == LT), min_values=min_values)
@@ -157,9 +157,9 @@ class Requirements(Mapping[str, Requirement]):
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def of(self, key: str) -> Requirement:
+    def requirement_for(self, key: str) -> Requirement:
         """Returns the requirement of the key; by default any value or none."""
-        return self._by_key.get(key) or Requirement(key, True, absent=True)
+        return self._by_key.get(key) or Requirement(key, True, allows_absent=True)
 
     def add(self, more: Iterable[Requirement]) -> Requirements:
         """Returns the conjunction; requirements of the same key intersect."""
@@ -173,46 +173,51 @@ class Requirements(Mapping[str, Requirement]):
 
     def intersects(self, other: Requirements) -> bool:
         """Returns whether every shared key has a value (or absence) that satisfies both."""
-        return next(self._apart(other), None) is None
+        return next(self._disjoint_pairs(other), None) is None
 
-    def compatible(self, wanted: Requirements, undefined: frozenset[str] = _NONE) -> bool:
+    def is_compatible(self, incoming: Requirements, allow_undefined: frozenset[str] = _NONE) -> bool:
         """Like `intersects`; in addition every incoming key must be defined here, except those of `allow_undefined`.
 
         Undefined labels will not be on the node; well-known ones (`allow_undefined`) will, with some value.
         """
-        return not self.conflicts(wanted, undefined)
+        return not self.conflicts(incoming, allow_undefined)
 
-    def conflicts(self, wanted: Requirements, undefined: frozenset[str] = _NONE) -> list[str]:
+    def conflicts(self, incoming: Requirements, allow_undefined: frozenset[str] = _NONE) -> list[str]:
         """Returns the reasons for incompatibility."""
-        unknown = [
+        undefined_errors = [
             f'label "{key}" does not have known values'
-            for key, each in wanted.items()
-            if not each.absent and key not in self._by_key and (key not in undefined or each.impossible)
+            for key, each in incoming.items()
+            if not each.allows_absent and key not in self._by_key and (key not in allow_undefined or each.is_impossible)
         ]
-        return unknown or [f"key {mine.key}, {its.told()} not in {mine.told()}" for mine, its in self._apart(wanted)]
+        return undefined_errors or [
+            f"key {own.key}, {others.describe()} not in {own.describe()}"
+            for own, others in self._disjoint_pairs(incoming)
+        ]
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Returns whether a node with these labels satisfies all requirements."""
-        return all(each.has(labels[key]) if key in labels else each.absent for key, each in self._by_key.items())
+        return all(each.has(labels[key]) if key in labels else each.allows_absent for key, each in self._by_key.items())
 
     def labels(self) -> dict[str, str]:
         """Returns the labels that are certain: keys with a single possible value."""
         single = (
-            each for each in self._by_key.values() if len(each.values) == 1 and not (each.complement or each.absent)
+            each
+            for each in self._by_key.values()
+            if len(each.values) == 1 and not (each.complement or each.allows_absent)
         )
-        return {each.key: each.any() for each in single}
+        return {each.key: each.any_value() for each in single}
 
-    def wire(self) -> list[Object]:
-        return [expression for key in sorted(self._by_key) for expression in self._by_key[key].wire()]
+    def to_expressions(self) -> list[Object]:
+        return [expression for key in sorted(self._by_key) for expression in self._by_key[key].to_expressions()]
 
-    def _apart(self, other: Requirements) -> Iterator[tuple[Requirement, Requirement]]:
-        few, many = (self, other) if len(self) < len(other) else (other, self)
-        for key in few:
-            if key not in many:
+    def _disjoint_pairs(self, other: Requirements) -> Iterator[tuple[Requirement, Requirement]]:
+        smaller, larger = (self, other) if len(self) < len(other) else (other, self)
+        for key in smaller:
+            if key not in larger:
                 continue
-            mine, its = self._by_key[key], other[key]
-            if not mine.meets(its):
-                yield mine, its
+            own, others = self._by_key[key], other[key]
+            if not own.has_intersection(others):
+                yield own, others
 
     def __hash__(self) -> int:
         return hash(frozenset(self._by_key.values()))
@@ -228,7 +233,7 @@ def from_labels(labels: Mapping[str, str] | None) -> Requirements:
 def from_expressions(expressions: Iterable[Object] | None) -> Requirements:
     """Parses matchExpressions, or the `requirements` of a NodePool or NodeClaim (with `minValues`)."""
     return Requirements(
-        requirement(each["key"], each.get("operator", IN), each.get("values") or (), each.get("minValues"))
+        new_requirement(each["key"], each.get("operator", IN), each.get("values") or (), each.get("minValues"))
         for each in expressions or ()
     )
 
@@ -236,8 +241,8 @@ def from_expressions(expressions: Iterable[Object] | None) -> Requirements:
 def from_pod(spec: Object, term: int = 0) -> Requirements:
     """Returns the requirements of a pod: its nodeSelector and one term of its required node affinity."""
     terms = required_terms(spec)
-    found = from_labels(spec.get("nodeSelector"))
-    return found.union(from_expressions(terms[term].get("matchExpressions"))) if terms else found
+    result = from_labels(spec.get("nodeSelector"))
+    return result.union(from_expressions(terms[term].get("matchExpressions"))) if terms else result
 
 
 def required_terms(spec: Object) -> list[Object]:
@@ -247,7 +252,7 @@ def required_terms(spec: Object) -> list[Object]:
     return [term for term in terms if term]
 
 
-def _exhausted(gte: int | None, lte: int | None, excluded: frozenset[str]) -> bool:
+def _is_exhausted(gte: int | None, lte: int | None, excluded: frozenset[str]) -> bool:
     """Returns whether all integers between the bounds are excluded."""
     if gte is None or lte is None or lte - gte >= len(excluded):
         return False

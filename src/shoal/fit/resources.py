@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from shoal.kinds import pod_totals
+from shoal.kinds.core.pod import resource_totals
 from shoal.objects.quantity import BINARY_SI, NANO, Quantity
 
 Object = dict[str, Any]
@@ -22,28 +22,31 @@ _BYTES = (MEMORY, EPHEMERAL)
 
 def pod_requests(pod: Object) -> Resources:
     """Returns what a pod or pod template uses of a node: effective requests, overhead and one of `pods`."""
-    asked = pod_totals.pod_requests(pod.get("spec") or {})
-    wanted = {name: -(-amount.nano // _step(name)) for name, amount in asked.items() if amount.nano > 0}
-    wanted[PODS] = 1
-    return wanted
+    requests = resource_totals.pod_requests(pod.get("spec") or {})
+    result = {name: -(-amount.nano // _nanos_per_unit(name)) for name, amount in requests.items() if amount.nano > 0}
+    result[PODS] = 1
+    return result
 
 
-def amounts(listed: object) -> Resources:
+def parse_amounts(resource_list: object) -> Resources:
     """Parses a resource list of the wire, rounded down."""
-    return {name: amount.nano // _step(name) for name, amount in pod_totals.amounts(listed).items()}
+    return {
+        name: amount.nano // _nanos_per_unit(name)
+        for name, amount in resource_totals.parse_resource_list(resource_list).items()
+    }
 
 
 def allocatable(node: Object) -> Resources:
     """Returns a node's allocatable resources, or its capacity if it has none, as the kubelet does."""
     status = node.get("status") or {}
-    return amounts(status.get("allocatable") or status.get("capacity"))
+    return parse_amounts(status.get("allocatable") or status.get("capacity"))
 
 
 def capacity(node: Object) -> Resources:
-    return amounts((node.get("status") or {}).get("capacity"))
+    return parse_amounts((node.get("status") or {}).get("capacity"))
 
 
-def quantities(resources: Mapping[str, int]) -> dict[str, str]:
+def to_quantities(resources: Mapping[str, int]) -> dict[str, str]:
     """Returns a resource list for the wire, in canonical form."""
     return {name: str(_quantity(name, amount)) for name, amount in resources.items()}
 
@@ -71,41 +74,41 @@ def subtract_from(rest: Resources, less: Mapping[str, int]) -> None:
         rest[name] = rest.get(name, 0) - amount
 
 
-def total(many: Iterable[Mapping[str, int]]) -> Resources:
+def total(items: Iterable[Mapping[str, int]]) -> Resources:
     result: Resources = {}
-    for each in many:
+    for each in items:
         add_to(result, each)
     return result
 
 
-def highest(many: Iterable[Mapping[str, int]]) -> Resources:
+def max_resources(items: Iterable[Mapping[str, int]]) -> Resources:
     """Returns the maximum of each resource."""
     result: Resources = {}
-    for each in many:
+    for each in items:
         for name, amount in each.items():
             if amount > result.get(name, amount - 1):
                 result[name] = amount
     return result
 
 
-def fits(wanted: Mapping[str, int], free: Mapping[str, int]) -> bool:
+def fits(requests: Mapping[str, int], free: Mapping[str, int]) -> bool:
     """Returns whether `free` covers all requests. A request of zero fits even if the free amount is negative."""
-    for name, amount in wanted.items():  # noqa: SIM110 (twice as fast as all(), and asked per node and pod)
+    for name, amount in requests.items():  # noqa: SIM110 (twice as fast as all(), and asked per node and pod)
         if amount > 0 and amount > free.get(name, 0):
             return False
     return True
 
 
-def lacking(wanted: Mapping[str, int], free: Mapping[str, int]) -> list[str]:
+def insufficient_resources(requests: Mapping[str, int], free: Mapping[str, int]) -> list[str]:
     """Returns the names of resources that do not fit: `pods` first, then in the order of the requests."""
-    short = [name for name, amount in wanted.items() if amount > 0 and amount > free.get(name, 0)]
-    return sorted(short, key=lambda name: name != PODS)
+    insufficient = [name for name, amount in requests.items() if amount > 0 and amount > free.get(name, 0)]
+    return sorted(insufficient, key=lambda name: name != PODS)
 
 
-def _step(name: str) -> int:
+def _nanos_per_unit(name: str) -> int:
     return _MILLI if name == CPU else NANO
 
 
 def _quantity(name: str, amount: int) -> Quantity:
     binary = name in _BYTES or name.startswith("hugepages-")
-    return Quantity(amount * _step(name), BINARY_SI) if binary else Quantity(amount * _step(name))
+    return Quantity(amount * _nanos_per_unit(name), BINARY_SI) if binary else Quantity(amount * _nanos_per_unit(name))

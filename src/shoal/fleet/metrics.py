@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from shoal.client.reflector import Reflector
-from shoal.client.requests import Client
+from shoal.client.rest import Client
 from shoal.clock import Clock
 from shoal.fleet.resources import MANAGED_CLUSTERS, WORKERS
-from shoal.kinds import fleet
-from shoal.telemetry.meters import Lookup, Meter, written
+from shoal.kinds.fleet import infrav1
+from shoal.telemetry.metrics import Metric, MetricFunc, render_text
 
-MANAGED = Lookup("shoal_managed_clusters", "ManagedClusters of the hub.", ("phase",))
-HOSTS = Lookup("shoal_workers", "Workers of the hub.", ("phase",))
-SLOTS = Lookup("shoal_worker_slots", "Clusters that Workers can host.", ("state",))
-_ALL: tuple[Meter, ...] = (MANAGED, HOSTS, SLOTS)
+MANAGED_CLUSTER_COUNT = MetricFunc("shoal_managed_clusters", "ManagedClusters of the hub.", ("phase",))
+WORKER_COUNT = MetricFunc("shoal_workers", "Workers of the hub.", ("phase",))
+WORKER_SLOTS = MetricFunc("shoal_worker_slots", "Clusters that Workers can host.", ("state",))
+_METRICS: tuple[Metric, ...] = (MANAGED_CLUSTER_COUNT, WORKER_COUNT, WORKER_SLOTS)
 Series = Iterable[tuple[str, Mapping[str, str], float]]
 
 
@@ -27,35 +27,35 @@ class FleetMetrics:
     name = "fleet-metrics"
 
     def __init__(self, client: Client, clock: Clock) -> None:
-        self._managed = Reflector(client, MANAGED_CLUSTERS, clock, _nothing, shared=True)
-        self._workers = Reflector(client, WORKERS, clock, _nothing, shared=True)
+        self._managed = Reflector(client, MANAGED_CLUSTERS, clock, _ignore_event, shared=True)
+        self._workers = Reflector(client, WORKERS, clock, _ignore_event, shared=True)
 
     async def run(self) -> None:
         with (
-            MANAGED.read_by(partial(_phases, self._managed)),
-            HOSTS.read_by(partial(_phases, self._workers)),
-            SLOTS.read_by(self._slots),
+            MANAGED_CLUSTER_COUNT.registration(partial(_count_by_phase, self._managed)),
+            WORKER_COUNT.registration(partial(_count_by_phase, self._workers)),
+            WORKER_SLOTS.registration(self._slot_counts),
         ):
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._managed.run())
                 group.create_task(self._workers.run())
 
-    def _slots(self) -> Series:
-        every = sum(fleet.capacity_of(worker) for worker in self._workers.objects.values())
-        taken = sum(bool(fleet.assigned_worker(managed)) for managed in self._managed.objects.values())
-        return [("", {"state": "all"}, float(every)), ("", {"state": "taken"}, float(taken))]
+    def _slot_counts(self) -> Series:
+        total = sum(infrav1.capacity_of(worker) for worker in self._workers.objects.values())
+        used = sum(bool(infrav1.assigned_worker(managed)) for managed in self._managed.objects.values())
+        return [("", {"state": "all"}, float(total)), ("", {"state": "taken"}, float(used))]
 
 
-def _phases(seen: Reflector) -> Series:
-    phases = Counter(str(fleet.status_of(obj).get("phase") or fleet.PENDING) for obj in seen.objects.values())
-    return [("", {"phase": phase}, float(number)) for phase, number in phases.items()]
+def _count_by_phase(reflector: Reflector) -> Series:
+    counts = Counter(str(infrav1.status_of(obj).get("phase") or infrav1.PENDING) for obj in reflector.objects.values())
+    return [("", {"phase": phase}, float(number)) for phase, number in counts.items()]
 
 
-def _nothing(_: object, __: object) -> None:
+def _ignore_event(_: object, __: object) -> None:
     pass
 
 
-def render(only: str | None = None) -> str:
+def render(metric: str | None = None) -> str:
     """Returns the text for /metrics. It is empty for a scrape that is limited to one logical cluster."""
-    lines = written(_ALL, only)
+    lines = render_text(_METRICS, metric)
     return "\n".join(lines) + "\n" if lines else ""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from shoal.client.requests import Kind
-from shoal.kinds import fleet, logicalcluster
+from shoal.client.rest import GroupVersionResource
+from shoal.kinds.fleet import infrav1, logicalcluster
 
-MANAGED_CLUSTERS = Kind(fleet.GROUP, fleet.VERSION, "managedclusters")
-WORKERS = Kind(fleet.GROUP, fleet.VERSION, "workers")
-LEASES = Kind("coordination.k8s.io", "v1", "leases")
-NAMESPACES = Kind("", "v1", "namespaces", namespaced=False)
-SECRETS = Kind("", "v1", "secrets")
-REQUESTS = Kind("certificates.k8s.io", "v1", "certificatesigningrequests", namespaced=False)
-CONFIG_MAPS = Kind("", "v1", "configmaps")
-LOGICAL_CLUSTERS = Kind(logicalcluster.GROUP, logicalcluster.VERSION, logicalcluster.PLURAL, namespaced=False)
+MANAGED_CLUSTERS = GroupVersionResource(infrav1.GROUP, infrav1.VERSION, "managedclusters")
+WORKERS = GroupVersionResource(infrav1.GROUP, infrav1.VERSION, "workers")
+LEASES = GroupVersionResource("coordination.k8s.io", "v1", "leases")
+NAMESPACES = GroupVersionResource("", "v1", "namespaces", namespaced=False)
+SECRETS = GroupVersionResource("", "v1", "secrets")
+CSRS = GroupVersionResource("certificates.k8s.io", "v1", "certificatesigningrequests", namespaced=False)
+CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
+LOGICAL_CLUSTERS = GroupVersionResource(
+    logicalcluster.GROUP, logicalcluster.VERSION, logicalcluster.PLURAL, namespaced=False
+)

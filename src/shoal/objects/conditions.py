@@ -34,12 +34,12 @@ def set_condition(
     `now` (RFC 3339) becomes `lastTransitionTime` only if the status is new or different.
     """
     old = get_condition(obj, type_)
-    unchanged = old is not None and old.get("status") == status and "lastTransitionTime" in old
+    same_status = old is not None and old.get("status") == status and "lastTransitionTime" in old
     condition: dict[str, Any] = dict(old or {})
     condition |= {"type": type_, "status": status, "reason": reason, "message": message}
     if observed_generation is not None:
         condition["observedGeneration"] = observed_generation
-    if not unchanged:
+    if not same_status:
         condition["lastTransitionTime"] = now
     if condition == old:
         return obj

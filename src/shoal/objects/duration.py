@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 UNKNOWN = "<unknown>"
 
 
-def human_since(timestamp: object, now: float) -> str:
+def human_age(timestamp: object, now: float) -> str:
     """Returns the age of an RFC 3339 time."""
     seconds = parse_time(timestamp)
-    return UNKNOWN if seconds is None else human(now - seconds)
+    return UNKNOWN if seconds is None else human_duration(now - seconds)
 
 
 def parse_time(timestamp: object) -> float | None:
@@ -24,7 +24,7 @@ def parse_time(timestamp: object) -> float | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def human(seconds: float) -> str:
+def human_duration(seconds: float) -> str:
     total = int(seconds)
     if total < -1:
         return "<invalid>"
@@ -54,7 +54,7 @@ def _pair(big: int, unit: str, small: int, subunit: str) -> str:
     return f"{big}{unit}{small}{subunit}" if small else f"{big}{unit}"
 
 
-UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 """Seconds per unit of a duration."""
 _piece = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
 
@@ -68,4 +68,4 @@ def parse_duration(text: object) -> float | None:
     pieces = _piece.findall(text)
     if "".join(number + unit for number, unit in pieces) != text:
         return None
-    return sum(float(number) * UNITS[unit] for number, unit in pieces)
+    return sum(float(number) * UNIT_SECONDS[unit] for number, unit in pieces)

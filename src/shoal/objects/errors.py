@@ -46,7 +46,7 @@ class Cause:
     message: str
     field: str = ""
 
-    def wire(self) -> dict[str, str]:
+    def to_wire(self) -> dict[str, str]:
         out = {"reason": self.reason, "message": self.message} if self.reason else {"message": self.message}
         if self.field:
             out["field"] = self.field
@@ -56,7 +56,7 @@ class Cause:
 class StatusError(ShoalError):
     code: ClassVar[int] = 500
     reason: ClassVar[str] = "InternalError"
-    detailed: bool = False
+    always_has_details: bool = False
     """`details` is written even if it is empty, as upstream does for some reasons."""
 
     def __init__(
@@ -82,14 +82,14 @@ class StatusError(ShoalError):
         self.status_code = code or self.code
         self.status_reason = reason or self.reason
 
-    def wire(self) -> dict[str, Any]:
+    def to_status(self) -> dict[str, Any]:
         """Returns the `v1.Status` object of this error."""
         details: dict[str, Any] = {}
         for key, value in (("name", self.name), ("group", self.group), ("kind", self.kind), ("uid", self.uid)):
             if value:
                 details[key] = value
         if self.causes:
-            details["causes"] = [cause.wire() for cause in self.causes]
+            details["causes"] = [cause.to_wire() for cause in self.causes]
         if self.retry_after:
             details["retryAfterSeconds"] = self.retry_after
         status: dict[str, Any] = {
@@ -100,7 +100,7 @@ class StatusError(ShoalError):
             "message": self.message,
             "reason": self.status_reason,
         }
-        if details or self.detailed:
+        if details or self.always_has_details:
             status["details"] = details
         status["code"] = self.status_code
         return status
@@ -116,17 +116,17 @@ class Unauthorized(StatusError):
 
 class Forbidden(StatusError):
     code, reason = 403, "Forbidden"
-    detailed = True
+    always_has_details = True
 
 
 class NotFound(StatusError):
     code, reason = 404, "NotFound"
-    detailed = True
+    always_has_details = True
 
 
 class MethodNotSupported(StatusError):
     code, reason = 405, "MethodNotAllowed"
-    detailed = True
+    always_has_details = True
 
 
 class NotAcceptable(StatusError):
@@ -155,7 +155,7 @@ class UnsupportedMedia(StatusError):
 
 class Invalid(StatusError):
     code, reason = 422, "Invalid"
-    detailed = True
+    always_has_details = True
 
 
 class TooManyRequests(StatusError):
@@ -214,47 +214,53 @@ def from_text(text: bytes, http_code: int) -> StatusError:
     """Returns the exception for a response that is not a Status. A plain-text 404 means that the path does not
     exist.
     """
-    nowhere = "the server could not find the requested resource"
-    said = nowhere if http_code == 404 else text[:200].decode(errors="replace")
-    return from_status({"message": said}, http_code)
+    not_found = "the server could not find the requested resource"
+    message = not_found if http_code == 404 else text[:200].decode(errors="replace")
+    return from_status({"message": message}, http_code)
 
 
 # --- field errors with upstream's messages (k8s.io/apimachinery/pkg/util/validation/field) ---
 
 
-def required(path: str, detail: str = "") -> Cause:
-    return Cause("FieldValueRequired", _said(path, "Required value", detail), path)
+def required_value(path: str, detail: str = "") -> Cause:
+    return Cause("FieldValueRequired", _field_message(path, "Required value", detail), path)
 
 
 def invalid_value(path: str, value: object, detail: str) -> Cause:
-    return Cause("FieldValueInvalid", _said(path, f"Invalid value: {show(value)}", detail), path)
+    return Cause("FieldValueInvalid", _field_message(path, f"Invalid value: {format_value(value)}", detail), path)
 
 
 def type_invalid(path: str, value: object, detail: str) -> Cause:
-    return Cause("FieldValueTypeInvalid", _said(path, f"Invalid value: {show(value)}", detail), path)
+    return Cause("FieldValueTypeInvalid", _field_message(path, f"Invalid value: {format_value(value)}", detail), path)
 
 
 def not_supported(path: str, value: object, supported: Iterable[str]) -> Cause:
     choices = ", ".join(f'"{choice}"' for choice in supported)
     detail = f"supported values: {choices}" if choices else ""
-    return Cause("FieldValueNotSupported", _said(path, f"Unsupported value: {show(value)}", detail), path)
+    return Cause(
+        "FieldValueNotSupported", _field_message(path, f"Unsupported value: {format_value(value)}", detail), path
+    )
 
 
 def duplicate(path: str, value: object) -> Cause:
-    return Cause("FieldValueDuplicate", _said(path, f"Duplicate value: {show(value)}", ""), path)
+    return Cause("FieldValueDuplicate", _field_message(path, f"Duplicate value: {format_value(value)}", ""), path)
 
 
 def forbidden_field(path: str, detail: str) -> Cause:
-    return Cause("FieldValueForbidden", _said(path, "Forbidden", detail), path)
+    return Cause("FieldValueForbidden", _field_message(path, "Forbidden", detail), path)
 
 
 def too_long(path: str, limit: int) -> Cause:
-    return Cause("FieldValueTooLong", _said(path, "Too long", f"may not be more than {counted(limit, 'byte')}"), path)
+    return Cause(
+        "FieldValueTooLong", _field_message(path, "Too long", f"may not be more than {pluralize(limit, 'byte')}"), path
+    )
 
 
 def too_many(path: str, actual: int, limit: int) -> Cause:
     return Cause(
-        "FieldValueTooMany", _said(path, f"Too many: {actual}", f"must have at most {counted(limit, 'item')}"), path
+        "FieldValueTooMany",
+        _field_message(path, f"Too many: {actual}", f"must have at most {pluralize(limit, 'item')}"),
+        path,
     )
 
 
@@ -263,18 +269,18 @@ def invalid_object(kind: str, group: str, name: str, causes: Iterable[Cause]) ->
 
     A cause's message carries no path on the wire; the summary does.
     """
-    found = list(causes)
-    said = list(dict.fromkeys(c.message for c in found))
-    summary = said[0] if len(said) == 1 else "[" + ", ".join(said) + "]"
+    cause_list = list(causes)
+    messages = list(dict.fromkeys(c.message for c in cause_list))
+    summary = messages[0] if len(messages) == 1 else "[" + ", ".join(messages) + "]"
     title = f"{kind}.{group}" if group else kind
-    bare = [Cause(c.reason, c.message.removeprefix(c.field + ": "), c.field) for c in found]
+    bare = [Cause(c.reason, c.message.removeprefix(c.field + ": "), c.field) for c in cause_list]
     return Invalid(f'{title} "{name}" is invalid: {summary}', name=name, group=group, kind=kind, causes=bare)
 
 
-def show(value: object) -> str:
+def format_value(value: object) -> str:
     """Formats a value as Go's field errors do: strings quoted, composites as JSON."""
     if isinstance(value, str):
-        return quoted(value)
+        return go_quote(value)
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -284,18 +290,18 @@ def show(value: object) -> str:
     return str(value)
 
 
-_ESCAPED = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
+_GO_ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
             '"': '\\"', "\\": "\\\\"}  # fmt: skip
 
 
-def quoted(text: str) -> str:
+def go_quote(text: str) -> str:
     """Quotes a string as Go's %q does."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
-    return f'"{"".join(_ESCAPED.get(each) or _quoted(each) for each in text)}"'
+    return f'"{"".join(_GO_ESCAPES.get(each) or _go_escape_char(each) for each in text)}"'
 
 
-def _quoted(character: str) -> str:
+def _go_escape_char(character: str) -> str:
     if character.isprintable():
         return character
     code = ord(character)
@@ -304,9 +310,9 @@ def _quoted(character: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def counted(number: int, thing: str) -> str:
+def pluralize(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
-def _said(path: str, what: str, detail: str) -> str:
+def _field_message(path: str, what: str, detail: str) -> str:
     return f"{path}: {what}" + (f": {detail}" if detail else "")

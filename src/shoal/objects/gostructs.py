@@ -13,49 +13,49 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 _SCALARS: Final[dict[str, type]] = {"string": str, "bytes": str, "bool": bool, "int": int, "double": float}
-_HOLDERS: Final[dict[str, type]] = {"[]": list, "{}": dict}
+_CONTAINERS: Final[dict[str, type]] = {"[]": list, "{}": dict}
 
 
-class Struct(NamedTuple):
-    omitted: dict[str, type]
+class GoStruct(NamedTuple):
+    omitempty: dict[str, type]
     """Fields omitted if they have the zero value of this type."""
     nullable: frozenset[str]
     """Fields for which null means the same as absent."""
-    always: dict[str, Any]
+    always_written: dict[str, Any]
     """Fields that are always written, with their zero value: null for lists and maps. Structs are not included."""
 
 
-_NOTHING: Final = Struct({}, frozenset(), {})
+_EMPTY_STRUCT: Final = GoStruct({}, frozenset(), {})
 
 
-def struct_of(definition: str) -> Struct | None:
+def struct_of(definition: str) -> GoStruct | None:
     """Returns the struct of `io.k8s.api.core.v1.PodSpec`, or None if it is not in the table."""
     *_, group, version, name = ("", "", *definition.split("."))
-    return _struct(f"{group}/{version}.{name}")
+    return _build_struct(f"{group}/{version}.{name}")
 
 
-def kind_of(schema: Mapping[str, Any]) -> Struct | None:
+def struct_of_kind(schema: Mapping[str, Any]) -> GoStruct | None:
     """Returns the struct of a kind's schema, by its group, version and kind."""
-    for said in schema.get("x-kubernetes-group-version-kind") or ():
-        api_version = f"{said.get('group')}/{said.get('version')}" if said.get("group") else said.get("version")
-        message = _line(f"{api_version}/{said.get('kind')}")
+    for gvk in schema.get("x-kubernetes-group-version-kind") or ():
+        api_version = f"{gvk.get('group')}/{gvk.get('version')}" if gvk.get("group") else gvk.get("version")
+        message = _table_line(f"{api_version}/{gvk.get('kind')}")
         if message is not None:
-            return _struct(str(message))
+            return _build_struct(str(message))
     return None
 
 
-def embedded(definition: str, field: str) -> str:
+def embedded_struct_of(definition: str, field: str) -> str:
     """Returns the embedded struct that has the field, such as the ProbeHandler of a Probe."""
     *_, group, version, name = ("", "", *definition.split("."))
-    for _, own, _, kind, _ in _line(f"{group}/{version}.{name}") or ():
-        if not own and any(field == row[1] for row in _line(kind) or ()):
+    for _, own, _, kind, _ in _table_line(f"{group}/{version}.{name}") or ():
+        if not own and any(field == row[1] for row in _table_line(kind) or ()):
             return str(kind).rpartition(".")[2]
     return ""
 
 
 @cache
-def _struct(message: str) -> Struct | None:
-    rows = _line(message)
+def _build_struct(message: str) -> GoStruct | None:
+    rows = _table_line(message)
     if rows is None:
         return None
     omitted: dict[str, type] = {}
@@ -63,22 +63,22 @@ def _struct(message: str) -> Struct | None:
     always: dict[str, Any] = {}
     for _, name, shape, kind, keep in rows:
         if not name:
-            inner = _struct(kind) or _NOTHING
-            omitted |= inner.omitted
+            inner = _build_struct(kind) or _EMPTY_STRUCT
+            omitted |= inner.omitempty
             nullable |= inner.nullable
-            always |= inner.always
+            always |= inner.always_written
             continue
-        held = _HOLDERS.get(shape) or (None if shape else _SCALARS.get(kind))
-        if not keep and held is not None:
-            omitted[name] = held
-        elif keep and held is not None:
-            always[name] = None if shape else held()
-        if not keep or shape not in _HOLDERS:
+        zero_type = _CONTAINERS.get(shape) or (None if shape else _SCALARS.get(kind))
+        if not keep and zero_type is not None:
+            omitted[name] = zero_type
+        elif keep and zero_type is not None:
+            always[name] = None if shape else zero_type()
+        if not keep or shape not in _CONTAINERS:
             nullable.add(name)
-    return Struct(omitted, frozenset(nullable), always)
+    return GoStruct(omitted, frozenset(nullable), always)
 
 
-def _line(key: str) -> Any:
+def _table_line(key: str) -> Any:
     text, begin = _table(), b'\n"%b":' % key.encode()
     start = text.find(begin)
     if start < 0:

@@ -24,10 +24,10 @@ _match_micro_time = re.compile(
 
 
 def is_micro_time(text: str) -> bool:
-    return _match_micro_time(text) is not None and is_moment(text)
+    return _match_micro_time(text) is not None and is_valid_time(text)
 
 
-def is_moment(text: str) -> bool:
+def is_valid_time(text: str) -> bool:
     """True if the date exists, in the years 1 to 9999: others cannot be encoded in protobuf."""
     try:
         datetime.fromisoformat(text).astimezone(UTC)
@@ -36,13 +36,13 @@ def is_moment(text: str) -> bool:
     return True
 
 
-def written(text: str, layout: str) -> str:
+def normalize_time(text: str, layout: str) -> str:
     """Returns the time as Go writes it: in UTC, with the digits of the layout. An invalid time is returned
     unchanged.
     """
     if len(text) == _LENGTHS[layout] and text[-1] == "Z":
         return text
-    if problem(text, layout):
+    if parse_error(text, layout):
         return text
     try:
         moment = datetime.fromisoformat(text).astimezone(UTC)
@@ -52,40 +52,40 @@ def written(text: str, layout: str) -> str:
     return f"{moment.replace(tzinfo=None).isoformat(timespec=digits)}Z"
 
 
-def problem(text: str, layout: str) -> str:
+def parse_error(text: str, layout: str) -> str:
     """Empty if the time is valid."""
     rest = text
     for part in _PARTS:
         if isinstance(part, str):
             if not rest.startswith(part):
-                return _cannot(text, layout, rest, part)
+                return _cannot_parse(text, layout, rest, part)
             rest = rest[1:]
             continue
         name, length, least, most = part
         digits = rest[:length]
         if len(digits) < length or not (digits.isascii() and digits.isdigit()):
-            return _cannot(text, layout, rest, name)
+            return _cannot_parse(text, layout, rest, name)
         if not least <= int(digits) <= most:
             return f'parsing time "{text}": {_RANGES[name]} out of range'
         rest = rest[length:]
     fraction = _match_micro(rest) if layout == MICROSECONDS else _match_fraction(rest)
     if fraction is None:
-        return _cannot(text, layout, rest, ".000000")
+        return _cannot_parse(text, layout, rest, ".000000")
     rest = rest[fraction.end() :]
     zone = _match_zone(rest)
     if zone is None:
-        return _cannot(text, layout, rest, "Z07:00")
+        return _cannot_parse(text, layout, rest, "Z07:00")
     extra = rest[zone.end() :]
     if extra:
         return f'parsing time "{text}": extra text: "{extra}"'
-    return "" if is_moment(text) else f'parsing time "{text}": {_beyond(text, zone)} out of range'
+    return "" if is_valid_time(text) else f'parsing time "{text}": {_out_of_range_part(text, zone)} out of range'
 
 
-def _beyond(text: str, zone: re.Match[str]) -> str:
+def _out_of_range_part(text: str, zone: re.Match[str]) -> str:
     if zone[1] and zone[1] > "23":
         return "time zone offset hour"
     return "year" if text[:4] in ("0000", "0001", "9999") else "day"
 
 
-def _cannot(text: str, layout: str, rest: str, part: str) -> str:
+def _cannot_parse(text: str, layout: str, rest: str, part: str) -> str:
     return f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as "{part}"'

@@ -19,127 +19,127 @@ Schema = dict[str, Any]
 Resolve = Callable[[str], Schema]
 
 _NUMBERS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
-_OWN_WORDS = ("v1.FieldsV1", "runtime.RawExtension", "v1.JSON")
+_SELF_UNMARSHALING = ("v1.FieldsV1", "runtime.RawExtension", "v1.JSON")
 """Types that unmarshal themselves. Their errors are reported elsewhere."""
 _QUANTITY = "resource.Quantity"
 _INT_OR_STRING = "intstr.IntOrString"
 _MICRO_TIME = "v1.MicroTime"
 _KINDS = {dict: "object", list: "array", str: "string", bool: "bool"}
-_NO_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-_LISTED = "v1.ExtraValue"
+_INVALID_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_EXTRA_VALUE = "v1.ExtraValue"
 """The only named list type that is a map value."""
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/]")
 
 
-class _Refused(Exception):
+class _UnmarshalAborted(Exception):
     """Raised by a type that unmarshals itself: the decoder stops there and discards earlier type errors."""
 
 
-def problem(value: Any, kind: str, schema: Schema, resolve: Resolve) -> str:
+def unmarshal_error(value: Any, kind: str, schema: Schema, resolve: Resolve) -> str:
     """Returns the error of the decoder, which is the first in text order. Empty if there is none."""
-    noted: list[str] = []
+    errors: list[str] = []
     try:
-        _members(value, schema["properties"], resolve, kind, "", noted)
-    except _Refused as refused:
+        _check_members(value, schema["properties"], resolve, kind, "", errors)
+    except _UnmarshalAborted as refused:
         return str(refused)
-    return noted[0] if noted else ""
+    return errors[0] if errors else ""
 
 
-def _members(
-    value: Any, properties: Schema, resolve: Resolve, struct: str, path: str, noted: list[str], definition: str = ""
+def _check_members(
+    value: Any, properties: Schema, resolve: Resolve, struct: str, path: str, errors: list[str], definition: str = ""
 ) -> None:
     for key, each in value.items():
         if key in properties:
-            within = gostructs.embedded(definition, key) if definition else ""
-            at = ".".join(part for part in (path, within, key) if part)
-            _look(each, properties[key], resolve, struct, at, noted)
+            embedded_struct = gostructs.embedded_struct_of(definition, key) if definition else ""
+            member_path = ".".join(part for part in (path, embedded_struct, key) if part)
+            _check_value(each, properties[key], resolve, struct, member_path, errors)
 
 
-def _look(value: Any, schema: Schema, resolve: Resolve, struct: str, path: str, noted: list[str]) -> None:
-    name = _name(schema)
-    if value is None or name in _OWN_WORDS:
+def _check_value(value: Any, schema: Schema, resolve: Resolve, struct: str, path: str, errors: list[str]) -> None:
+    name = _short_type_name(schema)
+    if value is None or name in _SELF_UNMARSHALING:
         return
     if name == _QUANTITY:
-        _read_quantity(value)
+        _check_quantity(value)
         return
     if name == _INT_OR_STRING:
-        said = "" if isinstance(value, str) else _scalar(value, "integer", "int32", struct, path)
-        noted += [said] if said else []
+        error = "" if isinstance(value, str) else _scalar_error(value, "integer", "int32", struct, path)
+        errors += [error] if error else []
         return
     if name == _MICRO_TIME:
         if isinstance(value, str):
-            _read_micro_time(value)
+            _check_micro_time(value)
         else:
-            noted.append(_cannot(value, struct, path, "string"))
+            errors.append(_cannot_unmarshal(value, struct, path, "string"))
         return
-    definition = _reference(schema) if name else ""
+    definition = _reference_name(schema) if name else ""
     schema = resolve(definition) if name else schema
     kind, properties = schema.get("type"), schema.get("properties")
     if kind == "object" and properties is not None:
         if isinstance(value, dict):
-            _members(value, properties, resolve, name.rpartition(".")[2], path, noted, definition)
+            _check_members(value, properties, resolve, name.rpartition(".")[2], path, errors, definition)
         else:
-            noted.append(_cannot(value, struct, path, name))
+            errors.append(_cannot_unmarshal(value, struct, path, name))
     elif kind in ("object", "array"):
         if not isinstance(value, dict if kind == "object" else list):
-            noted.append(_cannot(value, struct, path, go_type(schema, resolve)))
+            errors.append(_cannot_unmarshal(value, struct, path, go_type(schema, resolve)))
             return
         inner = schema.get("additionalProperties" if kind == "object" else "items")
         if isinstance(inner, dict):
             # The decoder reports the map or list itself for an error in it.
             for each in value.values() if isinstance(value, dict) else value:
                 if kind == "object" and inner.get("type") == "array" and not isinstance(each, list | None):
-                    noted.append(_cannot(each, struct, path, _LISTED))
+                    errors.append(_cannot_unmarshal(each, struct, path, _EXTRA_VALUE))
                 else:
-                    _look(each, inner, resolve, struct, path, noted)
-    elif said := _scalar(value, kind, schema.get("format", ""), struct, path):
-        noted.append(said)
+                    _check_value(each, inner, resolve, struct, path, errors)
+    elif error := _scalar_error(value, kind, schema.get("format", ""), struct, path):
+        errors.append(error)
 
 
-def _read_micro_time(value: str) -> None:
-    if said := gotime.problem(value, gotime.MICROSECONDS):
-        raise _Refused(said)
+def _check_micro_time(value: str) -> None:
+    if said := gotime.parse_error(value, gotime.MICROSECONDS):
+        raise _UnmarshalAborted(said)
 
 
-def _read_quantity(value: Any) -> None:
+def _check_quantity(value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise _Refused(_NO_QUANTITY)
+        raise _UnmarshalAborted(_INVALID_QUANTITY)
     try:
         Quantity.parse(value)
     except ValueError as error:
-        raise _Refused(str(error)) from None
+        raise _UnmarshalAborted(str(error)) from None
 
 
-def _scalar(value: Any, kind: str | None, form: str, struct: str, path: str) -> str:
+def _scalar_error(value: Any, kind: str | None, form: str, struct: str, path: str) -> str:
     if kind == "boolean":
-        return "" if isinstance(value, bool) else _cannot(value, struct, path, "bool")
+        return "" if isinstance(value, bool) else _cannot_unmarshal(value, struct, path, "bool")
     if kind == "integer":
-        wanted = form if form in _NUMBERS else "int64"
-        low, high = _NUMBERS[wanted]
+        number_type = form if form in _NUMBERS else "int64"
+        low, high = _NUMBERS[number_type]
         fits = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-        return "" if fits else _cannot(value, struct, path, wanted, literal=True)
+        return "" if fits else _cannot_unmarshal(value, struct, path, number_type, literal=True)
     if kind == "string":
         if not isinstance(value, str):
-            return _cannot(value, struct, path, "[]uint8" if form == "byte" else "string")
+            return _cannot_unmarshal(value, struct, path, "[]uint8" if form == "byte" else "string")
         if form == "byte":
-            return _base64(value)
-        if form == "date-time" and value and (said := gotime.problem(value, gotime.SECONDS)):
-            raise _Refused(said)
+            return _base64_error(value)
+        if form == "date-time" and value and (error := gotime.parse_error(value, gotime.SECONDS)):
+            raise _UnmarshalAborted(error)
     return ""
 
 
-def _base64(text: str) -> str:
-    strange = _NOT_BASE64.search(text.rstrip("=\n"))
-    if strange is not None:
-        return f"illegal base64 data at input byte {strange.start()}"
+def _base64_error(text: str) -> str:
+    illegal = _NOT_BASE64.search(text.rstrip("=\n"))
+    if illegal is not None:
+        return f"illegal base64 data at input byte {illegal.start()}"
     try:
         b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        return f"illegal base64 data at input byte {_wrong_padding(text)}"
+        return f"illegal base64 data at input byte {_padding_error_offset(text)}"
     return ""
 
 
-def _wrong_padding(text: str) -> int:
+def _padding_error_offset(text: str) -> int:
     """Returns the offset at which Go stops: the first extra character, or the end where one is missing."""
     given = len(text.rstrip("="))
     if given == len(text):
@@ -149,7 +149,7 @@ def _wrong_padding(text: str) -> int:
 
 
 def go_type(schema: Schema, resolve: Resolve) -> str:
-    name = _name(schema)
+    name = _short_type_name(schema)
     if name:
         return name
     kind = schema.get("type")
@@ -165,18 +165,18 @@ def go_type(schema: Schema, resolve: Resolve) -> str:
     return {"boolean": "bool", "number": "float64"}.get(str(kind), "interface {}")
 
 
-def _cannot(value: Any, struct: str, path: str, wanted: str, *, literal: bool = False) -> str:
+def _cannot_unmarshal(value: Any, struct: str, path: str, go_type_name: str, *, literal: bool = False) -> str:
     kind = _KINDS.get(type(value), "number")
     if kind == "number" and literal:
         kind = f"number {value}"
-    return f"json: cannot unmarshal {kind} into Go struct field {struct}.{path} of type {wanted}"
+    return f"json: cannot unmarshal {kind} into Go struct field {struct}.{path} of type {go_type_name}"
 
 
-def _reference(schema: Schema) -> str:
-    found = schema.get("$ref") or next((part["$ref"] for part in schema.get("allOf") or () if "$ref" in part), "")
-    return str(found).rpartition("/")[2]
+def _reference_name(schema: Schema) -> str:
+    reference = schema.get("$ref") or next((part["$ref"] for part in schema.get("allOf") or () if "$ref" in part), "")
+    return str(reference).rpartition("/")[2]
 
 
-def _name(schema: Schema) -> str:
+def _short_type_name(schema: Schema) -> str:
     """Returns `v1.Container` for a schema that refers to `io.k8s.api.core.v1.Container`."""
-    return ".".join(_reference(schema).split(".")[-2:])
+    return ".".join(_reference_name(schema).split(".")[-2:])

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
-Found = list[Any]
-Step = Callable[[Found], Found]
+Matches = list[Any]
+PathStep = Callable[[Matches], Matches]
 
 _field = re.compile(r"\.((?:\\.|[^\s.,\[\]$@{}\\])+)").match
 _recursive = re.compile(r"\.\.(?=[\[*\w])").match
@@ -24,56 +24,56 @@ _wildcard = re.compile(r"\[\s*\*\s*\]|\.\*").match
 _filter = re.compile(r"""\[\?\(((?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^"')])*)\)\]""").match
 _comparison = re.compile(r"\s*([^!<>=]+?)\s*(==|!=|<=|>=|<|>)\s*(.+?)\s*").fullmatch
 
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
-def compile(path: str) -> Callable[[Any], list[Any]]:  # noqa: A001 (as re.compile)
+def compile_path(path: str) -> Callable[[Any], list[Any]]:
     """Returns the finder of a path. Raises ValueError for an invalid path."""
     text = path.strip()
     if text.startswith("{") and text.endswith("}"):
         text = text[1:-1].strip()
-    steps = _steps(text, path)
+    steps = _parse_steps(text, path)
 
     def find(obj: Any) -> list[Any]:
-        found = [obj]
+        matches = [obj]
         for step in steps:
-            found = step(found)
-            if not found:
+            matches = step(matches)
+            if not matches:
                 break
-        return found
+        return matches
 
     return find
 
 
-def _steps(text: str, path: str) -> tuple[Step, ...]:
+def _parse_steps(text: str, path: str) -> tuple[PathStep, ...]:
     at = 1 if text[:1] in ("$", "@") else 0
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     while at < len(text):
-        step, at = _step(text, at, path)
+        step, at = _parse_step(text, at, path)
         steps.append(step)
     return tuple(steps)
 
 
-def _step(text: str, at: int, path: str) -> tuple[Step, int]:
-    if found := _recursive(text, at):
+def _parse_step(text: str, at: int, path: str) -> tuple[PathStep, int]:
+    if match := _recursive(text, at):
         # The next step starts at the second dot or the bracket.
-        return _descend, found.end() if text[found.end()] == "[" else found.end() - 1
-    if found := _wildcard(text, at):
-        return _members, found.end()
-    if found := _field(text, at):
-        return _pick(re.sub(r"\\(.)", r"\1", found.group(1))), found.end()
-    if found := _quoted_key(text, at):
-        key = found.group(1) if found.group(1) is not None else found.group(2)
-        return _pick(re.sub(r"\\(.)", r"\1", key)), found.end()
-    if found := _filter(text, at):
-        return _filtered(found.group(1), path), found.end()
+        return _all_descendants, match.end() if text[match.end()] == "[" else match.end() - 1
+    if match := _wildcard(text, at):
+        return _all_members, match.end()
+    if match := _field(text, at):
+        return _field_step(re.sub(r"\\(.)", r"\1", match.group(1))), match.end()
+    if match := _quoted_key(text, at):
+        key = match.group(1) if match.group(1) is not None else match.group(2)
+        return _field_step(re.sub(r"\\(.)", r"\1", key)), match.end()
+    if match := _filter(text, at):
+        return _filter_step(match.group(1), path), match.end()
     if text.startswith("[?(", at):
         raise ValueError(f"unterminated filter in {path!r}")
-    if (found := _slice(text, at)) and found.group().strip("[] "):
-        return _sliced(found), found.end()
+    if (match := _slice(text, at)) and match.group().strip("[] "):
+        return _slice_step(match), match.end()
     if text[at] == "[":
         end = text.find("]", at)
         if end < 0:
@@ -82,22 +82,22 @@ def _step(text: str, at: int, path: str) -> tuple[Step, int]:
     raise ValueError(f"unrecognized character {text[at]!r} at {at} in {path!r}")
 
 
-def _pick(key: str) -> Step:
+def _field_step(key: str) -> PathStep:
     return lambda found: [item[key] for item in found if isinstance(item, dict) and key in item]
 
 
-def _members(found: Found) -> Found:
-    return [member for item in found for member in _children(item)]
+def _all_members(items: Matches) -> Matches:
+    return [member for item in items for member in _children(item)]
 
 
-def _descend(found: Found) -> Found:
+def _all_descendants(items: Matches) -> Matches:
     """Returns every container below and including the given ones, in document order."""
-    everything: Found = []
-    waiting = [item for item in reversed(found) if isinstance(item, dict | list)]
-    while waiting:
-        item = waiting.pop()
+    everything: Matches = []
+    pending = [item for item in reversed(items) if isinstance(item, dict | list)]
+    while pending:
+        item = pending.pop()
         everything.append(item)
-        waiting += [child for child in reversed([*_children(item)]) if isinstance(child, dict | list)]
+        pending += [child for child in reversed([*_children(item)]) if isinstance(child, dict | list)]
     return everything
 
 
@@ -108,12 +108,12 @@ def _children(item: Any) -> Iterator[Any]:
         yield from item
 
 
-def _sliced(found: re.Match[str]) -> Step:
-    start, colon, stop, step = found.groups()
+def _slice_step(match: re.Match[str]) -> PathStep:
+    start, colon, stop, step = match.groups()
     if not colon and not step:
         index = int(start)
 
-        def at(items: Found) -> Found:
+        def at(items: Matches) -> Matches:
             return [item[index] for item in items if isinstance(item, list) and -len(item) <= index < len(item)]
 
         return at
@@ -123,13 +123,13 @@ def _sliced(found: re.Match[str]) -> Step:
     return lambda items: [member for item in items if isinstance(item, list) for member in item[part]]
 
 
-def _filtered(expression: str, path: str) -> Step:
-    found = _comparison(expression)
-    if not found:
-        present = _operand(expression.strip(), path)
+def _filter_step(expression: str, path: str) -> PathStep:
+    comparison = _comparison(expression)
+    if not comparison:
+        present = _parse_operand(expression.strip(), path)
         return lambda items: [one for item in items if isinstance(item, list) for one in item if present(one)]
-    left, right = _operand(found.group(1), path), _operand(found.group(3), path)
-    compare = _COMPARE[found.group(2)]
+    left, right = _parse_operand(comparison.group(1), path), _parse_operand(comparison.group(3), path)
+    compare = _COMPARISONS[comparison.group(2)]
 
     def passes(item: Any) -> bool:
         ours, theirs = left(item), right(item)
@@ -143,23 +143,23 @@ def _filtered(expression: str, path: str) -> Step:
     return lambda items: [one for item in items if isinstance(item, list) for one in item if passes(one)]
 
 
-def _operand(text: str, path: str) -> Callable[[Any], Found]:
+def _parse_operand(text: str, path: str) -> Callable[[Any], Matches]:
     """Parses one side of a comparison: a path relative to the item, or a literal."""
     if text[:1] in ("@", "$", "."):
-        steps = _steps(text, path)
+        steps = _parse_steps(text, path)
 
-        def find(item: Any) -> Found:
-            found = [item]
+        def find(item: Any) -> Matches:
+            matches = [item]
             for step in steps:
-                found = step(found)
-            return found
+                matches = step(matches)
+            return matches
 
         return find
-    literal = _literal(text, path)
+    literal = _parse_literal(text, path)
     return lambda item: [literal]
 
 
-def _literal(text: str, path: str) -> Any:
+def _parse_literal(text: str, path: str) -> Any:
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
         return re.sub(r"\\(.)", r"\1", text[1:-1])
     if text in ("true", "false"):
@@ -204,9 +204,9 @@ def split_path(path: str) -> tuple[str, ...]:
     text = path if path.startswith(".") else f".{path}"
     keys, at = [], 0
     while at < len(text):
-        found = _field(text, at)
-        if not found:
+        match = _field(text, at)
+        if not match:
             raise ValueError(f"not a simple path: {path!r}")
-        keys.append(re.sub(r"\\(.)", r"\1", found.group(1)))
-        at = found.end()
+        keys.append(re.sub(r"\\(.)", r"\1", match.group(1)))
+        at = match.end()
     return tuple(keys)

@@ -42,21 +42,21 @@ def create(original: dict[str, Any], modified: dict[str, Any]) -> dict[str, Any]
         if isinstance(old, dict) and isinstance(new, dict):
             if inner := create(old, new):
                 patch[key] = inner
-        elif not same(old, new):
+        elif not json_equal(old, new):
             patch[key] = new
     return patch
 
 
-def same(left: Any, right: Any) -> bool:
+def json_equal(left: Any, right: Any) -> bool:
     """Equality of JSON values. Unlike Python's, `true`, `1` and `1.0` are three different values."""
     if left is right:
         return True
     if type(left) is not type(right) or left != right:
         return False
-    return not isinstance(left, dict | list) or _text(left) == _text(right)
+    return not isinstance(left, dict | list) or _canonical_json(left) == _canonical_json(right)
 
 
-def _text(value: Any) -> bytes:
+def _canonical_json(value: Any) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 

@@ -26,59 +26,63 @@ _FIELDS = {
     "ownerReferences": _OWNERS,
     "managedFields": _MANAGERS,
 }
-_OWNER = dict.fromkeys(("apiVersion", "kind", "name", "uid"), "string") | dict.fromkeys(
+_OWNER_REFERENCE_TYPES = dict.fromkeys(("apiVersion", "kind", "name", "uid"), "string") | dict.fromkeys(
     ("controller", "blockOwnerDeletion"), "bool"
 )
-_MANAGER = dict.fromkeys(("manager", "operation", "apiVersion", "fieldsType", "subresource", "time"), "string")
+_MANAGED_FIELDS_TYPES = dict.fromkeys(
+    ("manager", "operation", "apiVersion", "fieldsType", "subresource", "time"), "string"
+)
 
 
-def unreadable(metadata: dict[str, Any]) -> str:
+def unmarshal_error(metadata: dict[str, Any]) -> str:
     """Returns why Go cannot unmarshal the metadata, or an empty string."""
     for field, value in metadata.items():
         kind = _FIELDS.get(field)
         if kind is None or value is None or (kind == _STRING and type(value) is str):
             continue
-        problem = _problem(field, kind, value)
+        problem = _field_error(field, kind, value)
         if problem:
             return problem
     return ""
 
 
-def tidy(metadata: dict[str, Any]) -> None:
+def omit_empty(metadata: dict[str, Any]) -> None:
     """Changes in place: a null in labels or annotations becomes an empty string, and empty fields are omitted, as Go
     writes ObjectMeta.
     """
     for field in ("labels", "annotations"):
-        found = metadata.get(field)
-        if found.__class__ is dict and found is not None:
-            if not found:
+        texts = metadata.get(field)
+        if texts.__class__ is dict and texts is not None:
+            if not texts:
                 del metadata[field]
-            elif None in found.values():
-                metadata[field] = {key: "" if value is None else value for key, value in found.items()}
+            elif None in texts.values():
+                metadata[field] = {key: "" if value is None else value for key, value in texts.items()}
     for field in ("finalizers", "ownerReferences"):
         if metadata.get(field) == []:
             del metadata[field]
 
 
-def _problem(field: str, kind: int, value: Any) -> str:
+def _field_error(field: str, kind: int, value: Any) -> str:
     if kind == _STRING:
-        return _cannot(value, field, "string")
+        return _cannot_unmarshal(value, field, "string")
     if kind == _INTEGER:
-        return "" if type(value) is int else _cannot(value, field, "int64")
+        return "" if type(value) is int else _cannot_unmarshal(value, field, "int64")
     if kind == _TIME:
-        return _time(field, value)
+        return _time_error(field, value)
     if kind == _MAP:
-        return _each(field, value, dict, "map[string]string", "string")
+        return _container_error(field, value, dict, "map[string]string", "string")
     if kind == _STRINGS:
-        return _each(field, value, list, "[]string", "string")
+        return _container_error(field, value, list, "[]string", "string")
     if kind == _OWNERS:
-        return _each(field, value, list, "[]v1.OwnerReference", "v1.OwnerReference", _OWNER)
-    return _each(field, value, list, "[]v1.ManagedFieldsEntry", "v1.ManagedFieldsEntry", _MANAGER)
+        return _container_error(field, value, list, "[]v1.OwnerReference", "v1.OwnerReference", _OWNER_REFERENCE_TYPES)
+    return _container_error(
+        field, value, list, "[]v1.ManagedFieldsEntry", "v1.ManagedFieldsEntry", _MANAGED_FIELDS_TYPES
+    )
 
 
-def _time(field: str, value: Any) -> str:
+def _time_error(field: str, value: Any) -> str:
     if not isinstance(value, str):
-        return _cannot(value, field, "string")
+        return _cannot_unmarshal(value, field, "string")
     try:
         datetime.fromisoformat(value)
     except ValueError:
@@ -86,23 +90,25 @@ def _time(field: str, value: Any) -> str:
     return ""
 
 
-def _each(field: str, value: Any, holder: type, whole: str, part: str, members: dict[str, str] | None = None) -> str:
+def _container_error(
+    field: str, value: Any, holder: type, whole: str, part: str, members: dict[str, str] | None = None
+) -> str:
     if not isinstance(value, holder):
-        return _cannot(value, field, whole)
+        return _cannot_unmarshal(value, field, whole)
     items: Any = value
     for item in items.values() if holder is dict else items:
         if item is None or (members is None and type(item) is str):
             continue
         if members is None or not isinstance(item, dict):
-            return _cannot(item, field, part)
+            return _cannot_unmarshal(item, field, part)
         for name, wanted in members.items():
             given = item.get(name)
             if given is not None and not isinstance(given, str if wanted == "string" else bool):
-                return _cannot(given, f"{field}.{name}", wanted)
+                return _cannot_unmarshal(given, f"{field}.{name}", wanted)
     return ""
 
 
-def _cannot(value: Any, field: str, wanted: str) -> str:
+def _cannot_unmarshal(value: Any, field: str, wanted: str) -> str:
     kinds = {dict: "object", list: "array", str: "string", bool: "bool"}
     kind = kinds.get(type(value), "number")
     return f"json: cannot unmarshal {kind} into Go struct field ObjectMeta.{field} of type {wanted}"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from shoal.objects.errors import Cause, forbidden_field, invalid_value, required, too_long, type_invalid
+from shoal.objects.errors import Cause, forbidden_field, invalid_value, required_value, too_long, type_invalid
 
 NameRule = Callable[[str], list[str]]
 
@@ -36,71 +36,71 @@ _match_value = re.compile(_VALUE).fullmatch
 _match_config_key = re.compile(_CONFIG_KEY).fullmatch
 
 
-def _regex_said(what: str, pattern: str, *examples: str) -> str:
+def _regex_error(what: str, pattern: str, *examples: str) -> str:
     shown = " or ".join(f"'{example}', " for example in examples)
     return f"{what} (e.g. {shown}regex used for validation is '{pattern}')"
 
 
-_LABEL_SAID = _regex_said(
+_LABEL_ERROR = _regex_error(
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
     "and must start and end with an alphanumeric character",
     _LABEL, "my-name", "123-abc",
 )  # fmt: skip
-_SUBDOMAIN_SAID = _regex_said(
+_SUBDOMAIN_ERROR = _regex_error(
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
     "and must start and end with an alphanumeric character",
     _SUBDOMAIN, "example.com",
 )  # fmt: skip
-_SEARCH_SAID = _regex_said(
+_SEARCH_ERROR = _regex_error(
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', "
     "and must start and end with an alphanumeric character",
     _SEARCH, "example.com",
 )  # fmt: skip
-_1035_SAID = _regex_said(
+_1035_ERROR = _regex_error(
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
     "start with an alphabetic character, and end with an alphanumeric character",
     _LABEL_1035, "my-name", "abc-123",
 )  # fmt: skip
-_KEY_SAID = _regex_said(
+_KEY_ERROR = _regex_error(
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
     _KEY, "MyName", "my.name", "123-abc",
 )  # fmt: skip
-_VALUE_SAID = _regex_said(
+_VALUE_ERROR = _regex_error(
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
     "and must start and end with an alphanumeric character",
     _VALUE, "MyValue", "my_value", "12345",
 )  # fmt: skip
-_CONFIG_KEY_SAID = _regex_said(
+_CONFIG_KEY_ERROR = _regex_error(
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
     _CONFIG_KEY, "key.name", "KEY_NAME", "key-name",
 )  # fmt: skip
 
 
 def is_dns1123_label(value: str) -> list[str]:
-    said = _too_long_said(value, 63, "characters")
+    errors = _length_errors(value, 63, "characters")
     if not _match_label(value):
-        said.append("must not contain dots" if _match_subdomain(value) else _LABEL_SAID)
-    return said
+        errors.append("must not contain dots" if _match_subdomain(value) else _LABEL_ERROR)
+    return errors
 
 
 def is_dns1123_subdomain(value: str) -> list[str]:
-    said = _too_long_said(value, 253, "characters")
+    errors = _length_errors(value, 253, "characters")
     if not _match_subdomain(value):
-        said.append(_SUBDOMAIN_SAID)
-    return said
+        errors.append(_SUBDOMAIN_ERROR)
+    return errors
 
 
 def is_search_domain(value: str) -> list[str]:
     """A search domain of a resolver: a subdomain that may contain underscores."""
-    said = _too_long_said(value, 253, "characters")
-    return said if _match_search(value) else [*said, _SEARCH_SAID]
+    errors = _length_errors(value, 253, "characters")
+    return errors if _match_search(value) else [*errors, _SEARCH_ERROR]
 
 
 def is_dns1035_label(value: str) -> list[str]:
-    said = _too_long_said(value, 63, "characters")
+    errors = _length_errors(value, 63, "characters")
     if not _match_1035(value):
-        said.append(_1035_SAID)
-    return said
+        errors.append(_1035_ERROR)
+    return errors
 
 
 def is_qualified_name(value: str) -> list[str]:
@@ -110,29 +110,29 @@ def is_qualified_name(value: str) -> list[str]:
         name = value
     elif "/" in name:
         return [
-            f"a valid label key {_KEY_SAID} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            f"a valid label key {_KEY_ERROR} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
         ]
-    said: list[str] = []
+    errors: list[str] = []
     if slash and not prefix:
-        said.append("prefix part must be non-empty")
+        errors.append("prefix part must be non-empty")
     elif slash:
-        said += [f"prefix part {message}" for message in _too_long_said(prefix, 253, "bytes")]
+        errors += [f"prefix part {message}" for message in _length_errors(prefix, 253, "bytes")]
         if not _match_subdomain(prefix):
-            said.append(f"prefix part {_SUBDOMAIN_SAID}")
+            errors.append(f"prefix part {_SUBDOMAIN_ERROR}")
     if not name:
-        said.append("name part must be non-empty")
+        errors.append("name part must be non-empty")
     else:
-        said += [f"name part {message}" for message in _too_long_said(name, 63, "bytes")]
+        errors += [f"name part {message}" for message in _length_errors(name, 63, "bytes")]
     if not _match_key(name):
-        said.append(f"name part {_KEY_SAID}")
-    return said
+        errors.append(f"name part {_KEY_ERROR}")
+    return errors
 
 
 def is_valid_label_value(value: str) -> list[str]:
-    said = _too_long_said(value, 63, "bytes")
+    errors = _length_errors(value, 63, "bytes")
     if not _match_value(value):
-        said.append(_VALUE_SAID)
-    return said
+        errors.append(_VALUE_ERROR)
+    return errors
 
 
 def is_path_segment_name(value: str) -> list[str]:
@@ -147,21 +147,21 @@ def is_path_segment_prefix(value: str) -> list[str]:
 
 
 def is_config_map_key(value: str) -> list[str]:
-    said = _too_long_said(value, 253, "characters")
+    errors = _length_errors(value, 253, "characters")
     if not _match_config_key(value):
-        said.append(_CONFIG_KEY_SAID)
+        errors.append(_CONFIG_KEY_ERROR)
     if value in (".", ".."):
-        said.append(f"must not be '{value}'")
+        errors.append(f"must not be '{value}'")
     elif value.startswith(".."):
-        said.append("must not start with '..'")
-    return said
+        errors.append("must not start with '..'")
+    return errors
 
 
-def _too_long_said(value: str, limit: int, unit: str) -> list[str]:
-    return [f"must be no more than {limit} {unit}"] if _size(value) > limit else []
+def _length_errors(value: str, limit: int, unit: str) -> list[str]:
+    return [f"must be no more than {limit} {unit}"] if _utf8_size(value) > limit else []
 
 
-def _size(value: str) -> int:
+def _utf8_size(value: str) -> int:
     return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
 
 
@@ -169,48 +169,50 @@ def _size(value: str) -> int:
 
 
 def validate_object_meta(
-    metadata: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule, prefix: bool = True
+    metadata: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule, check_generate_name: bool = True
 ) -> list[Cause]:
     """Returns all errors of the metadata of an object about to be stored. `check_generate_name` includes its
     generateName.
     """
     causes: list[Cause] = []
-    if prefix and (given := metadata.get("generateName")):
-        causes += _complaints("metadata.generateName", given, lambda value: _prefix_said(value, name_rule))
+    if check_generate_name and (generate_name := metadata.get("generateName")):
+        causes += _name_causes(
+            "metadata.generateName", generate_name, lambda value: _generate_name_errors(value, name_rule)
+        )
     if name := metadata.get("name"):
-        causes += _complaints("metadata.name", name, name_rule)
+        causes += _name_causes("metadata.name", name, name_rule)
     else:
-        causes.append(required("metadata.name", "name or generateName is required"))
+        causes.append(required_value("metadata.name", "name or generateName is required"))
     namespace = metadata.get("namespace")
     if not namespaced:
         if namespace:
             causes.append(forbidden_field("metadata.namespace", "not allowed on this type"))
     elif namespace:
-        causes += _complaints("metadata.namespace", namespace, is_dns1123_label)
+        causes += _name_causes("metadata.namespace", namespace, is_dns1123_label)
     else:
-        causes.append(required("metadata.namespace"))
+        causes.append(required_value("metadata.namespace"))
     generation = metadata.get("generation")
     if isinstance(generation, int) and generation < 0:
         causes.append(invalid_value("metadata.generation", generation, "must be greater than or equal to 0"))
-    causes += _changeable(metadata)
+    causes += _validate_mutable_meta(metadata)
     if finalizers := metadata.get("finalizers"):
-        causes += _finalizers(finalizers)
+        causes += _validate_finalizers(finalizers)
     return causes
 
 
 def validate_object_meta_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
     """Returns the errors of an update: changes of immutable metadata."""
-    causes: list[Cause] = list(_finalizers(new["finalizers"])) if new.get("finalizers") else []
+    causes: list[Cause] = list(_validate_finalizers(new["finalizers"])) if new.get("finalizers") else []
     if old.get("deletionTimestamp") is not None:
         before = old.get("finalizers") or ()
         added = sorted({name for name in new.get("finalizers") or () if isinstance(name, str) and name not in before})
         if added:
-            listed = ", ".join(f'"{name}"' for name in added)
+            quoted_names = ", ".join(f'"{name}"' for name in added)
             causes.append(
                 forbidden_field(
                     "metadata.finalizers",
                     "no new finalizers can be added if the object is being deleted, "
-                    f"found new finalizers []string{{{listed}}}",
+                    f"found new finalizers []string{{{quoted_names}}}",
                 )
             )
     if (new.get("generation") or 0) < (old.get("generation") or 0):
@@ -222,7 +224,7 @@ def validate_object_meta_update(new: Mapping[str, Any], old: Mapping[str, Any]) 
     grace = new.get("deletionGracePeriodSeconds")
     if grace != old.get("deletionGracePeriodSeconds"):
         causes.append(invalid_value("metadata.deletionGracePeriodSeconds", grace, "field is immutable"))
-    causes += _changeable(new)
+    causes += _validate_mutable_meta(new)
     return causes
 
 
@@ -239,20 +241,20 @@ def validate_labels(labels: object, path: str) -> list[Cause]:
         return [type_invalid(path, labels, "must be an object")]
     causes: list[Cause] = []
     for key, value in labels.items():
-        if not _fine_key(key):
-            causes += _complaints(path, key, is_qualified_name)
-        causes += _complaints(path, value, is_valid_label_value)
+        if not _is_valid_key(key):
+            causes += _name_causes(path, key, is_qualified_name)
+        causes += _name_causes(path, value, is_valid_label_value)
     return causes
 
 
-def _changeable(metadata: Mapping[str, Any]) -> list[Cause]:
+def _validate_mutable_meta(metadata: Mapping[str, Any]) -> list[Cause]:
     causes: list[Cause] = []
     if labels := metadata.get("labels"):
         causes += validate_labels(labels, "metadata.labels")
     if annotations := metadata.get("annotations"):
         causes += validate_annotations(annotations)
     if references := metadata.get("ownerReferences"):
-        causes += _owner_references(references)
+        causes += _validate_owner_references(references)
     return causes
 
 
@@ -262,10 +264,10 @@ def validate_annotations(annotations: object, path: str = "metadata.annotations"
     causes: list[Cause] = []
     size = 0
     for key, value in annotations.items():
-        if not _fine_key(key):
+        if not _is_valid_key(key):
             causes += [invalid_value(path, key, message) for message in is_qualified_name(key.lower())]
         if isinstance(value, str):
-            size += _size(key) + _size(value)
+            size += _utf8_size(key) + _utf8_size(value)
         else:
             causes.append(type_invalid(path, value, "must be a string"))
     if size > ANNOTATIONS_LIMIT:
@@ -273,40 +275,40 @@ def validate_annotations(annotations: object, path: str = "metadata.annotations"
     return causes
 
 
-def _fine_key(key: str) -> bool:
-    return len(key) <= _KEY_LIMIT and _remembered_key(key)
+def _is_valid_key(key: str) -> bool:
+    return len(key) <= _KEY_LIMIT and _is_qualified_name_cached(key)
 
 
 _KEY_LIMIT = 253 + 1 + 63
 
 
 @lru_cache(maxsize=4096)
-def _remembered_key(key: str) -> bool:
+def _is_qualified_name_cached(key: str) -> bool:
     """A fleet's objects share few keys, so most keys are validated once."""
     return not is_qualified_name(key)
 
 
-def _owner_references(references: object) -> Iterator[Cause]:
+def _validate_owner_references(references: object) -> Iterator[Cause]:
     path = "metadata.ownerReferences"
     if not isinstance(references, list) or not all(isinstance(reference, Mapping) for reference in references):
         yield type_invalid(path, references, "must be a list of objects")
         return
     controller = ""
     for reference in references:
-        yield from _owner_reference(reference, path)
+        yield from _validate_owner_reference(reference, path)
         if reference.get("controller") is True:
             this = f"{reference.get('kind', '')}/{reference.get('name', '')}"
             if controller:
-                said = (
+                message = (
                     "Only one reference can have Controller set to true. "
                     f'Found "true" in references for {controller} and {this}'
                 )
-                yield invalid_value(path, references, said)
+                yield invalid_value(path, references, message)
             else:
                 controller = this
 
 
-def _owner_reference(reference: Mapping[str, Any], path: str) -> Iterator[Cause]:
+def _validate_owner_reference(reference: Mapping[str, Any], path: str) -> Iterator[Cause]:
     api_version = str(reference.get("apiVersion") or "")
     version = "" if api_version.count("/") > 1 else api_version.rpartition("/")[2]
     if not version:
@@ -320,9 +322,9 @@ def _owner_reference(reference: Mapping[str, Any], path: str) -> Iterator[Cause]
 
 def validate_builtin_finalizers(finalizers: object) -> list[Cause]:
     """Built-in kinds accept only the standard finalizers without a domain."""
-    said = "name is neither a standard finalizer name nor is it fully qualified"
+    message = "name is neither a standard finalizer name nor is it fully qualified"
     return [
-        invalid_value(f"metadata.finalizers[{index}]", name, said)
+        invalid_value(f"metadata.finalizers[{index}]", name, message)
         for index, name in enumerate(finalizers if isinstance(finalizers, list) else ())
         if isinstance(name, str) and "/" not in name and name not in _STANDARD_FINALIZERS
     ]
@@ -331,24 +333,24 @@ def validate_builtin_finalizers(finalizers: object) -> list[Cause]:
 _STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 
-def _finalizers(finalizers: object) -> Iterator[Cause]:
+def _validate_finalizers(finalizers: object) -> Iterator[Cause]:
     path = "metadata.finalizers"
     if not isinstance(finalizers, list):
         yield type_invalid(path, finalizers, "must be a list")
         return
     for finalizer in finalizers:
-        yield from _complaints(path, finalizer, is_qualified_name)
+        yield from _name_causes(path, finalizer, is_qualified_name)
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         yield invalid_value(path, finalizers, "finalizer orphan and foregroundDeletion cannot be both set")
 
 
-def _complaints(path: str, value: object, rule: NameRule) -> list[Cause]:
+def _name_causes(path: str, value: object, rule: NameRule) -> list[Cause]:
     if not isinstance(value, str):
         return [type_invalid(path, value, "must be a string")]
     return [invalid_value(path, value, message) for message in rule(value)]
 
 
-def _prefix_said(prefix: str, rule: NameRule) -> list[str]:
+def _generate_name_errors(prefix: str, rule: NameRule) -> list[str]:
     if rule is is_path_segment_name:
         return is_path_segment_prefix(prefix)
     # A suffix follows the prefix, so it may end with a dash.

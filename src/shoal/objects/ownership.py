@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.objects.errors import BadRequest
-from shoal.objects.selectors import NOTHING, LabelSelector, from_label_selector
+from shoal.objects.selectors import SELECT_NOTHING, LabelSelector, from_label_selector
 
 Object = dict[str, Any]
 
@@ -21,7 +21,7 @@ def controller_of(obj: Object) -> Object | None:
     return None
 
 
-def controller_named(obj: Object | None, group: str, kind: str) -> str:
+def controller_name(obj: Object | None, group: str, kind: str) -> str:
     """Returns the name of the controller if it is of that kind, else an empty string."""
     reference = controller_of(obj) if obj is not None else None
     if reference is None or reference.get("kind") != kind:
@@ -51,30 +51,30 @@ def selector_of(owner: Object) -> LabelSelector:
     try:
         return from_label_selector((owner.get("spec") or {}).get("selector"))
     except BadRequest:
-        return NOTHING
+        return SELECT_NOTHING
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
-    kept: list[Object]
+class OwnershipClaims:
+    owned: list[Object]
     adopt: list[Object]
     """Orphans that match the owner's selector."""
     release: list[Object]
     """Owned objects that no longer match the owner's selector."""
 
 
-def claim(
+def claim_objects(
     owner: Object, owned: Iterable[Object], orphans: Iterable[Object], selector: LabelSelector | None = None
-) -> Claims:
+) -> OwnershipClaims:
     """Sorts objects into owned, to adopt and to release. An owner that is being deleted adopts and releases nothing. An
     object that is being deleted is not adopted. `selector` is for owners whose own selector is not a LabelSelector.
     """
     selector = selector_of(owner) if selector is None else selector
     alive = "deletionTimestamp" not in owner["metadata"]
-    claims = Claims([], [], [])
+    claims = OwnershipClaims([], [], [])
     for obj in owned:
         if selector.matches(obj["metadata"].get("labels")):
-            claims.kept.append(obj)
+            claims.owned.append(obj)
         elif alive:
             claims.release.append(obj)
     if alive:
@@ -84,19 +84,19 @@ def claim(
     return claims
 
 
-def adoption(obj: Object, reference: Object) -> Object:
+def adoption_patch(obj: Object, reference: Object) -> Object:
     """Returns the merge patch that adds the controller reference. It carries the resourceVersion, so a concurrent
     adoption wins.
     """
-    return _owners(obj, [*(obj["metadata"].get("ownerReferences") or ()), reference])
+    return _owner_references_patch(obj, [*(obj["metadata"].get("ownerReferences") or ()), reference])
 
 
-def release(obj: Object, owner: Object) -> Object:
+def release_patch(obj: Object, owner: Object) -> Object:
     """Returns the merge patch that removes the owner's reference."""
     references = obj["metadata"].get("ownerReferences") or ()
-    return _owners(obj, [one for one in references if one.get("uid") != owner["metadata"]["uid"]])
+    return _owner_references_patch(obj, [one for one in references if one.get("uid") != owner["metadata"]["uid"]])
 
 
-def _owners(obj: Object, references: list[Object]) -> Object:
+def _owner_references_patch(obj: Object, references: list[Object]) -> Object:
     metadata = obj["metadata"]
     return {"metadata": {"resourceVersion": metadata["resourceVersion"], "ownerReferences": references or None}}

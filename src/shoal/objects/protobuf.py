@@ -10,17 +10,17 @@ from functools import lru_cache
 from typing import Any
 
 from shoal.objects import errors
-from shoal.objects.protobuf_read import MAGIC, read_object
-from shoal.objects.protobuf_table import message_of
-from shoal.objects.protobuf_write import delimited, varint, writer
+from shoal.objects.protobuf_decoder import MAGIC, decode_object
+from shoal.objects.protobuf_encoder import encode_delimited, encode_varint, encoder_of
+from shoal.objects.protobuf_table import message_name
 
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
-_ENDING = b"\x1a\x00\x22\x00"
+_ENVELOPE_SUFFIX = b"\x1a\x00\x22\x00"
 """The envelope's contentEncoding and contentType, both empty."""
 
 
-def supports(api_version: str, kind: str) -> bool:
-    return message_of(api_version, kind) is not None
+def has_protobuf(api_version: str, kind: str) -> bool:
+    return message_name(api_version, kind) is not None
 
 
 def decode(data: bytes) -> tuple[str, str, dict[str, Any]]:
@@ -29,12 +29,12 @@ def decode(data: bytes) -> tuple[str, str, dict[str, Any]]:
         raise errors.BadRequest("empty data")
     if not data.startswith(MAGIC):
         prefix = " ".join(map(str, MAGIC))
-        said = f"provided data does not appear to be a protobuf message, expected prefix [{prefix}]"
-        raise errors.BadRequest(said)
+        text = f"provided data does not appear to be a protobuf message, expected prefix [{prefix}]"
+        raise errors.BadRequest(text)
     if data == MAGIC:
         raise errors.BadRequest("empty body")
     try:
-        obj = read_object(data)
+        obj = decode_object(data)
     except IndexError:
         raise errors.BadRequest("unable to decode the protobuf message: it is cut short") from None
     except (ValueError, OverflowError) as error:
@@ -44,45 +44,45 @@ def decode(data: bytes) -> tuple[str, str, dict[str, Any]]:
 
 def encode(obj: dict[str, Any]) -> bytes:
     """Returns the object in its envelope. Raises NotAcceptable for a kind without a protobuf form."""
-    return envelope(str(obj.get("apiVersion", "")), str(obj.get("kind", "")), message(obj))
+    return envelope(str(obj.get("apiVersion", "")), str(obj.get("kind", "")), encode_message(obj))
 
 
-def message(obj: dict[str, Any]) -> bytes:
+def encode_message(obj: dict[str, Any]) -> bytes:
     """Returns the object without an envelope, as it is stored in an envelope or a list of its kind."""
     api_version, kind = str(obj.get("apiVersion", "")), str(obj.get("kind", ""))
-    name = message_of(api_version, kind)
+    name = message_name(api_version, kind)
     if name is None:
         raise errors.NotAcceptable(f'no kind "{kind}" of version "{api_version}" is known in protobuf')
     try:
-        return writer(name).write(obj)
+        return encoder_of(name).encode(obj)
     except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise errors.InternalError(f"unable to encode {kind} of {api_version} as protobuf: {error}") from error
 
 
 def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
-    return b"".join((_opening(api_version, kind), varint(len(raw)), raw, _ENDING))
+    return b"".join((_envelope_prefix(api_version, kind), encode_varint(len(raw)), raw, _ENVELOPE_SUFFIX))
 
 
 def list_envelope(api_version: str, kind: str, metadata: dict[str, Any], pieces: list[bytes]) -> list[bytes]:
     """Returns a list of items encoded by `list_item`, in any number of pieces."""
-    head = delimited(1, writer("meta/v1.ListMeta").write(metadata))
-    size = varint(len(head) + sum(map(len, pieces)))
-    return [_opening(api_version, kind) + size + head, *pieces, _ENDING]
+    head = encode_delimited(1, encoder_of("meta/v1.ListMeta").encode(metadata))
+    size = encode_varint(len(head) + sum(map(len, pieces)))
+    return [_envelope_prefix(api_version, kind) + size + head, *pieces, _ENVELOPE_SUFFIX]
 
 
-def item(raw: bytes) -> bytes:
+def list_item(raw: bytes) -> bytes:
     """Returns a message encoded as one item of a list."""
-    return delimited(2, raw)
+    return encode_delimited(2, raw)
 
 
 @lru_cache(maxsize=256)
-def _opening(api_version: str, kind: str) -> bytes:
+def _envelope_prefix(api_version: str, kind: str) -> bytes:
     """Returns the envelope up to the length of the object's message."""
-    type_meta = writer("TypeMeta").write({"apiVersion": api_version, "kind": kind})
-    return MAGIC + delimited(1, type_meta) + varint(2 << 3 | 2)
+    type_meta = encoder_of("TypeMeta").encode({"apiVersion": api_version, "kind": kind})
+    return MAGIC + encode_delimited(1, type_meta) + encode_varint(2 << 3 | 2)
 
 
 def watch_frame(event_type: str, encoded: bytes) -> bytes:
     """Returns one frame of a protobuf watch: its length in four bytes, then the event around an encoded object."""
-    event = delimited(1, event_type.encode()) + delimited(2, delimited(1, encoded))
+    event = encode_delimited(1, event_type.encode()) + encode_delimited(2, encode_delimited(1, encoded))
     return len(event).to_bytes(4, "big") + event

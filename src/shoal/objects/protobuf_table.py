@@ -17,77 +17,77 @@ import orjson
 
 # Without a zone: all arithmetic and output is in UTC.
 _EPOCH = datetime(1970, 1, 1)
-_SCHEMA = "apiextensions/v1.JSONSchemaProps"
+_JSON_SCHEMA_PROPS = "apiextensions/v1.JSONSchemaProps"
 
 
-class Field(NamedTuple):
+class ProtobufField(NamedTuple):
     number: int
     name: str
     """JSON name. Empty if the message's fields are inlined into its parent."""
-    shape: str
+    cardinality: str
     """`""` a value, `*` a pointer, `[]` a list, `{}` a map with string keys."""
     type: str
     """string, bytes (base64 in JSON), raw (bytes as they are), int, bool, double, embedded (JSON in bytes),
     a special type or a message."""
-    keep: int
+    keep_zero: int
     """1 if JSON shows the zero value."""
 
 
 @dataclass(frozen=True, slots=True)
-class Special:
+class SpecialType:
     """A type with its own JSON form. `to_json` returns None for what Go writes as null."""
 
-    fields: list[Field]
+    fields: list[ProtobufField]
     to_json: Callable[[dict[str, Any]], Any]
     from_json: Callable[[Any], dict[str, Any]]
     zero: Any = None
 
 
 @cache
-def _tables() -> dict[str, Any]:
+def _load_tables() -> dict[str, Any]:
     return dict(orjson.loads(pkgutil.get_data(__package__, "protobuf_fields.json") or b"{}"))
 
 
-def message_of(api_version: str, kind: str) -> str | None:
+def message_name(api_version: str, kind: str) -> str | None:
     """Returns the message name of a kind. Some kinds (DeleteOptions, Status) belong to every group."""
-    kinds = _tables()["kinds"]
-    found: str | None = kinds.get(f"{api_version}/{kind}") or kinds.get(f"*/{kind}")
-    return found
+    kinds = _load_tables()["kinds"]
+    name: str | None = kinds.get(f"{api_version}/{kind}") or kinds.get(f"*/{kind}")
+    return name
 
 
-def fields_of(message: str) -> list[Field]:
-    if message in SPECIAL:
-        return SPECIAL[message].fields
-    if message in _ENVELOPE:
-        return _ENVELOPE[message]
-    return [Field(*row) for row in _tables()["types"][message]]
+def message_fields(message: str) -> list[ProtobufField]:
+    if message in SPECIAL_TYPES:
+        return SPECIAL_TYPES[message].fields
+    if message in _ENVELOPE_FIELDS:
+        return _ENVELOPE_FIELDS[message]
+    return [ProtobufField(*row) for row in _load_tables()["types"][message]]
 
 
-_ENVELOPE: dict[str, list[Field]] = {
-    "TypeMeta": [Field(1, "apiVersion", "", "string", 1), Field(2, "kind", "", "string", 1)],
+_ENVELOPE_FIELDS: dict[str, list[ProtobufField]] = {
+    "TypeMeta": [ProtobufField(1, "apiVersion", "", "string", 1), ProtobufField(2, "kind", "", "string", 1)],
     "Unknown": [
-        Field(1, "typeMeta", "", "TypeMeta", 1),
-        Field(2, "raw", "*", "raw", 0),
-        Field(3, "contentEncoding", "", "string", 0),
-        Field(4, "contentType", "", "string", 0),
+        ProtobufField(1, "typeMeta", "", "TypeMeta", 1),
+        ProtobufField(2, "raw", "*", "raw", 0),
+        ProtobufField(3, "contentEncoding", "", "string", 0),
+        ProtobufField(4, "contentType", "", "string", 0),
     ],
 }
 
 
-def _time(timestamp: dict[str, Any]) -> str | None:
+def _time_to_json(timestamp: dict[str, Any]) -> str | None:
     if not timestamp:
         return None
     return (_EPOCH + timedelta(seconds=timestamp.get("seconds", 0))).isoformat() + "Z"
 
 
-def _microtime(timestamp: dict[str, Any]) -> str | None:
+def _microtime_to_json(timestamp: dict[str, Any]) -> str | None:
     if not timestamp:
         return None
     since = timedelta(seconds=timestamp.get("seconds", 0), microseconds=timestamp.get("nanos", 0) // 1000)
     return (_EPOCH + since).isoformat(timespec="microseconds") + "Z"
 
 
-def _from_time(text: str) -> dict[str, Any]:
+def _microtime_from_json(text: str) -> dict[str, Any]:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"the time {text!r} has no zone")
@@ -95,65 +95,78 @@ def _from_time(text: str) -> dict[str, Any]:
     return {"seconds": since.days * 86400 + since.seconds, "nanos": since.microseconds * 1000}
 
 
-def _from_seconds(text: str) -> dict[str, Any]:
+def _time_from_json(text: str) -> dict[str, Any]:
     # Upstream's JSON has whole seconds only, so its protobuf drops the fraction too.
-    return _from_time(text) | {"nanos": 0}
+    return _microtime_from_json(text) | {"nanos": 0}
 
 
-def _int_or_string(value: dict[str, Any]) -> int | str:
+def _int_or_string_to_json(value: dict[str, Any]) -> int | str:
     return str(value.get("strVal", "")) if value.get("type") else int(value.get("intVal", 0))
 
 
-def _from_int_or_string(value: int | str) -> dict[str, Any]:
+def _int_or_string_from_json(value: int | str) -> dict[str, Any]:
     return {"type": 1, "strVal": value} if isinstance(value, str) else {"type": 0, "intVal": value}
 
 
-def _schema_or_bool(value: dict[str, Any]) -> Any:
+def _schema_or_bool_to_json(value: dict[str, Any]) -> Any:
     return value["schema"] if "schema" in value else value.get("allows", False)
 
 
-def _from_schema_or_bool(value: Any) -> dict[str, Any]:
+def _schema_or_bool_from_json(value: Any) -> dict[str, Any]:
     return {"allows": value} if isinstance(value, bool) else {"allows": True, "schema": value}
 
 
-def _either(listed: str) -> tuple[Callable[[dict[str, Any]], Any], Callable[[Any], dict[str, Any]]]:
+def _schema_or_list(list_field: str) -> tuple[Callable[[dict[str, Any]], Any], Callable[[Any], dict[str, Any]]]:
     """Conversions of a schema, or a list under `list_field`."""
     return (
-        lambda value: value[listed] if value.get(listed) else value.get("schema"),
-        lambda value: {listed if isinstance(value, list) else "schema": value},
+        lambda value: value[list_field] if value.get(list_field) else value.get("schema"),
+        lambda value: {list_field if isinstance(value, list) else "schema": value},
     )
 
 
-_TIMESTAMP = [Field(1, "seconds", "*", "int", 0), Field(2, "nanos", "*", "int", 0)]
+_TIMESTAMP_FIELDS = [ProtobufField(1, "seconds", "*", "int", 0), ProtobufField(2, "nanos", "*", "int", 0)]
 
-SPECIAL: dict[str, Special] = {
-    "time": Special(_TIMESTAMP, _time, _from_seconds),
-    "microtime": Special(_TIMESTAMP, _microtime, _from_time),
-    "quantity": Special(
-        [Field(1, "string", "", "string", 0)],
+SPECIAL_TYPES: dict[str, SpecialType] = {
+    "time": SpecialType(_TIMESTAMP_FIELDS, _time_to_json, _time_from_json),
+    "microtime": SpecialType(_TIMESTAMP_FIELDS, _microtime_to_json, _microtime_from_json),
+    "quantity": SpecialType(
+        [ProtobufField(1, "string", "", "string", 0)],
         lambda value: value.get("string", "0"),
         lambda value: {"string": str(value)},
         zero="0",
     ),
-    "intorstring": Special(
-        [Field(1, "type", "", "int", 0), Field(2, "intVal", "", "int", 0), Field(3, "strVal", "", "string", 0)],
-        _int_or_string,
-        _from_int_or_string,
+    "intorstring": SpecialType(
+        [
+            ProtobufField(1, "type", "", "int", 0),
+            ProtobufField(2, "intVal", "", "int", 0),
+            ProtobufField(3, "strVal", "", "string", 0),
+        ],
+        _int_or_string_to_json,
+        _int_or_string_from_json,
         zero=0,
     ),
-    "strings": Special(
-        [Field(1, "items", "[]", "string", 0)], lambda value: value.get("items", []), lambda value: {"items": value}
+    "strings": SpecialType(
+        [ProtobufField(1, "items", "[]", "string", 0)],
+        lambda value: value.get("items", []),
+        lambda value: {"items": value},
     ),
-    "json": Special(
-        [Field(1, "raw", "*", "embedded", 0)], lambda value: value.get("raw"), lambda value: {"raw": value}
+    "json": SpecialType(
+        [ProtobufField(1, "raw", "*", "embedded", 0)], lambda value: value.get("raw"), lambda value: {"raw": value}
     ),
-    "schemaorbool": Special(
-        [Field(1, "allows", "", "bool", 0), Field(2, "schema", "*", _SCHEMA, 0)], _schema_or_bool, _from_schema_or_bool
+    "schemaorbool": SpecialType(
+        [ProtobufField(1, "allows", "", "bool", 0), ProtobufField(2, "schema", "*", _JSON_SCHEMA_PROPS, 0)],
+        _schema_or_bool_to_json,
+        _schema_or_bool_from_json,
     ),
-    "schemaorarray": Special(
-        [Field(1, "schema", "*", _SCHEMA, 0), Field(2, "jSONSchemas", "[]", _SCHEMA, 0)], *_either("jSONSchemas")
+    "schemaorarray": SpecialType(
+        [
+            ProtobufField(1, "schema", "*", _JSON_SCHEMA_PROPS, 0),
+            ProtobufField(2, "jSONSchemas", "[]", _JSON_SCHEMA_PROPS, 0),
+        ],
+        *_schema_or_list("jSONSchemas"),
     ),
-    "schemaorstrings": Special(
-        [Field(1, "schema", "*", _SCHEMA, 0), Field(2, "property", "[]", "string", 0)], *_either("property")
+    "schemaorstrings": SpecialType(
+        [ProtobufField(1, "schema", "*", _JSON_SCHEMA_PROPS, 0), ProtobufField(2, "property", "[]", "string", 0)],
+        *_schema_or_list("property"),
     ),
 }

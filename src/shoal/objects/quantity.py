@@ -24,8 +24,8 @@ _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY_SUFFIX: Final = ("", *_BINARY)
 
-_split = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII).fullmatch
-_exponent = re.compile(r"[eE]([-+]?[0-9]{1,9})", re.ASCII).fullmatch
+_match_quantity = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII).fullmatch
+_match_exponent = re.compile(r"[eE]([-+]?[0-9]{1,9})", re.ASCII).fullmatch
 
 DECIMAL_SI = "DecimalSI"
 BINARY_SI = "BinarySI"
@@ -61,16 +61,16 @@ class Quantity:
         return Quantity(value * NANO) if isinstance(value, int) else _parse(repr(value))
 
     @staticmethod
-    def of(whole: int, format_: str = DECIMAL_SI) -> Quantity:
+    def from_int(whole: int, format_: str = DECIMAL_SI) -> Quantity:
         return Quantity(whole * NANO, format_)
 
     def value(self) -> int:
         """Returns whole units, rounded away from zero."""
-        return _divide_up(self.nano, NANO)
+        return _divide_away_from_zero(self.nano, NANO)
 
-    def milli(self) -> int:
+    def milli_value(self) -> int:
         """Returns thousandths, rounded away from zero."""
-        return _divide_up(self.nano, 10**6)
+        return _divide_away_from_zero(self.nano, 10**6)
 
     def __add__(self, other: Quantity) -> Quantity:
         return Quantity(self.nano + other.nano, self.format if self.nano else other.format)
@@ -98,7 +98,7 @@ class Quantity:
 
     def __str__(self) -> str:
         if not self._text:
-            object.__setattr__(self, "_text", _canonical(self.nano, self.format))
+            object.__setattr__(self, "_text", _format_canonical(self.nano, self.format))
         return self._text
 
     def __repr__(self) -> str:
@@ -110,10 +110,10 @@ ZERO = Quantity(0, text="0")
 
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> Quantity:
-    found = _split(text) if len(text) <= _MAX_TEXT else None
-    if not found:
+    match = _match_quantity(text) if len(text) <= _MAX_TEXT else None
+    if not match:
         raise ValueError(_NOT_A_QUANTITY)
-    sign, whole, fraction, suffix = found.group(1), found.group(2), found.group(3), found.group(4)
+    sign, whole, fraction, suffix = match.group(1), match.group(2), match.group(3), match.group(4)
     digits = whole + (fraction or "")
     if not digits:
         raise ValueError(_NOT_A_QUANTITY if fraction is None else _BAD_NUMBER)
@@ -121,26 +121,26 @@ def _parse(text: str) -> Quantity:
     number = int(digits)
     if suffix in _BINARY:
         format_, power, scale = BINARY_SI, _BINARY[suffix], 0
-        nano = min(_divide_up((number << power) * NANO, 10**places), _MAX_BINARY)
+        nano = min(_divide_away_from_zero((number << power) * NANO, 10**places), _MAX_BINARY)
         if 0 < nano < NANO:
             format_ = DECIMAL_SI
     else:
         format_, power = _decimal_exponent(suffix)
         scale = power - places
-        nano = number * 10 ** (9 + scale) if scale >= -9 else _divide_up(number, 10 ** (-scale - 9))
-    kept = _is_canonical(number, whole.lstrip("0") or "0", fraction or "", format_, power, scale)
-    return Quantity(-nano if sign == "-" else nano, format_, text=text if kept else "")
+        nano = number * 10 ** (9 + scale) if scale >= -9 else _divide_away_from_zero(number, 10 ** (-scale - 9))
+    is_canonical = _is_canonical(number, whole.lstrip("0") or "0", fraction or "", format_, power, scale)
+    return Quantity(-nano if sign == "-" else nano, format_, text=text if is_canonical else "")
 
 
 def _decimal_exponent(suffix: str) -> tuple[str, int]:
     power = _DECIMAL.get(suffix)
     if power is not None:
         return DECIMAL_SI, power
-    found = _exponent(suffix)
-    if not found or int(found.group(1)) > _MAX_EXPONENT:
+    match = _match_exponent(suffix)
+    if not match or int(match.group(1)) > _MAX_EXPONENT:
         raise ValueError(_BAD_SUFFIX)
     # Far below a nano-unit every amount rounds to one nano-unit, so the exact power does not matter.
-    return DECIMAL_EXPONENT, max(int(found.group(1)), -_MAX_EXPONENT)
+    return DECIMAL_EXPONENT, max(int(match.group(1)), -_MAX_EXPONENT)
 
 
 def _is_canonical(number: int, whole: str, fraction: str, format_: str, power: int, scale: int) -> bool:
@@ -151,7 +151,7 @@ def _is_canonical(number: int, whole: str, fraction: str, format_: str, power: i
     return len(digits) <= 18 and scale >= -9 and scale % 3 == 0 and digits[0] != "0" and not digits.endswith("000")
 
 
-def _canonical(nano: int, format_: str) -> str:
+def _format_canonical(nano: int, format_: str) -> str:
     if not nano:
         return "0"
     if format_ == BINARY_SI and abs(nano) >= 1024 * NANO and nano % NANO == 0:
@@ -168,5 +168,5 @@ def _canonical(nano: int, format_: str) -> str:
     return f"{mantissa}{_DECIMAL_SUFFIX[exponent]}"
 
 
-def _divide_up(number: int, by: int) -> int:
+def _divide_away_from_zero(number: int, by: int) -> int:
     return -(-number // by) if number >= 0 else number // by

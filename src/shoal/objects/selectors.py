@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from shoal.objects.errors import BadRequest, show
+from shoal.objects.errors import BadRequest, format_value
 from shoal.objects.names import is_qualified_name, is_valid_label_value
 
 _INT64 = range(-(2**63), 2**63)
@@ -20,7 +20,7 @@ _integer = re.compile(r"[+-]?[0-9]{1,40}").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class LabelRequirement:
     """`operator` is one of `= == != in notin exists ! > <`; `values` are sorted."""
 
     key: str
@@ -38,7 +38,7 @@ class Requirement:
                 return self.key in labels
             case "!":
                 return self.key not in labels
-        number, limit = _int64(value), _int64(self.values[0])
+        number, limit = _parse_int64(value), _parse_int64(self.values[0])
         if number is None or limit is None:
             return False
         return number > limit if self.operator == ">" else number < limit
@@ -57,63 +57,63 @@ class Requirement:
 class LabelSelector:
     """All of its requirements must match. `bool()` is False for the selector that selects everything."""
 
-    __slots__ = ("_equal", "_rest", "nothing", "requirements")
+    __slots__ = ("_equality_pairs", "_other_requirements", "requirements", "selects_nothing")
 
-    def __init__(self, requirements: Sequence[Requirement] = (), *, nothing: bool = False) -> None:
+    def __init__(self, requirements: Sequence[LabelRequirement] = (), *, selects_nothing: bool = False) -> None:
         self.requirements = tuple(sorted(requirements, key=lambda requirement: requirement.key))
-        self.nothing = nothing
+        self.selects_nothing = selects_nothing
         simple = [r for r in self.requirements if len(r.values) == 1 and r.operator in ("=", "==", "in")]
-        self._equal = tuple((r.key, r.values[0]) for r in simple)
-        self._rest = tuple(r for r in self.requirements if r not in simple)
+        self._equality_pairs = tuple((r.key, r.values[0]) for r in simple)
+        self._other_requirements = tuple(r for r in self.requirements if r not in simple)
 
     @property
-    def empty(self) -> bool:
-        return not self.requirements and not self.nothing
+    def is_empty(self) -> bool:
+        return not self.requirements and not self.selects_nothing
 
     def __bool__(self) -> bool:
-        return not self.empty
+        return not self.is_empty
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        if self.nothing:
+        if self.selects_nothing:
             return False
         if labels is None:
             labels = {}
-        for key, value in self._equal:
+        for key, value in self._equality_pairs:
             if labels.get(key) != value:
                 return False
-        for requirement in self._rest:  # noqa: SIM110 (twice as fast as all(), and called per object)
+        for requirement in self._other_requirements:  # noqa: SIM110 (twice as fast as all(), and called per object)
             if not requirement.matches(labels):
                 return False
         return True
 
-    def required(self) -> tuple[tuple[str, str], ...]:
+    def equality_pairs(self) -> tuple[tuple[str, str], ...]:
         """Returns the `key=value` pairs every match has, which an index can look up."""
-        return self._equal
+        return self._equality_pairs
 
     def __str__(self) -> str:
         return ",".join(map(str, self.requirements))
 
     def __repr__(self) -> str:
-        return "LabelSelector(nothing=True)" if self.nothing else f"LabelSelector({str(self)!r})"
+        return "LabelSelector(nothing=True)" if self.selects_nothing else f"LabelSelector({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LabelSelector):
             return NotImplemented
-        return self.requirements == other.requirements and self.nothing == other.nothing
+        return self.requirements == other.requirements and self.selects_nothing == other.selects_nothing
 
     def __hash__(self) -> int:
-        return hash((self.requirements, self.nothing))
+        return hash((self.requirements, self.selects_nothing))
 
 
-EVERYTHING = LabelSelector()
-NOTHING = LabelSelector(nothing=True)
+SELECT_EVERYTHING = LabelSelector()
+SELECT_NOTHING = LabelSelector(selects_nothing=True)
 
 
 @lru_cache(maxsize=1024)
-def parse_labels(text: str) -> LabelSelector:
+def parse_label_selector(text: str) -> LabelSelector:
     """Parses a `labelSelector` query parameter."""
     try:
-        return LabelSelector(_Parser(text).parse())
+        return LabelSelector(_LabelSelectorParser(text).parse())
     except ValueError as error:
         raise BadRequest(str(error)) from None
 
@@ -121,47 +121,53 @@ def parse_labels(text: str) -> LabelSelector:
 def from_label_selector(selector: Mapping[str, Any] | None) -> LabelSelector:
     """Converts a `metav1.LabelSelector` object: absent selects nothing, empty selects everything."""
     if selector is None:
-        return NOTHING
+        return SELECT_NOTHING
     try:
-        found = [_requirement(key, "=", [value]) for key, value in (selector.get("matchLabels") or {}).items()]
+        requirements = [
+            _new_requirement(key, "=", [value]) for key, value in (selector.get("matchLabels") or {}).items()
+        ]
         for expression in selector.get("matchExpressions") or ():
             operator = _OPERATORS.get(expression.get("operator"))
             if operator is None:
-                raise ValueError(f"{show(expression.get('operator') or '')} is not a valid label selector operator")
-            found.append(_requirement(expression.get("key", ""), operator, expression.get("values") or []))
+                raise ValueError(
+                    f"{format_value(expression.get('operator') or '')} is not a valid label selector operator"
+                )
+            requirements.append(_new_requirement(expression.get("key", ""), operator, expression.get("values") or []))
     except ValueError as error:
         raise BadRequest(str(error)) from None
     except (AttributeError, TypeError):
-        raise BadRequest(f"invalid label selector: {show(selector)}") from None
-    return LabelSelector(found)
+        raise BadRequest(f"invalid label selector: {format_value(selector)}") from None
+    return LabelSelector(requirements)
 
 
 _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 
 
-def _requirement(key: str, operator: str, values: Sequence[str]) -> Requirement:
-    wrong = []
-    if said := is_qualified_name(key):
-        wrong.append(f"key: Invalid value: {show(key)}: {'; '.join(said)}")
+def _new_requirement(key: str, operator: str, values: Sequence[str]) -> LabelRequirement:
+    errors = []
+    if messages := is_qualified_name(key):
+        errors.append(f"key: Invalid value: {format_value(key)}: {'; '.join(messages)}")
     if operator in ("in", "notin") and not values:
-        wrong.append("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty")
+        errors.append("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty")
     elif operator in ("exists", "!") and values:
-        wrong.append(
-            f"values: Invalid value: {show(list(values))}: values set must be empty for exists and does not exist"
+        errors.append(
+            f"values: Invalid value: {format_value(list(values))}: values set must "
+            "be empty for exists and does not exist"
         )
-    elif operator in (">", "<") and _int64(values[0]) is None:
-        wrong.append(
-            f"values[0]: Invalid value: {show(values[0])}: for 'Gt', 'Lt' operators, the value must be an integer"
+    elif operator in (">", "<") and _parse_int64(values[0]) is None:
+        errors.append(
+            f"values[0]: Invalid value: {format_value(values[0])}: for 'Gt', 'Lt' "
+            "operators, the value must be an integer"
         )
     for i, value in enumerate(values):
-        if said := is_valid_label_value(value):
-            wrong.append(f"values[{i}][{key}]: Invalid value: {show(value)}: {'; '.join(said)}")
-    if wrong:
-        raise ValueError(wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]")
-    return Requirement(key, operator, tuple(sorted(values)))
+        if messages := is_valid_label_value(value):
+            errors.append(f"values[{i}][{key}]: Invalid value: {format_value(value)}: {'; '.join(messages)}")
+    if errors:
+        raise ValueError(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
+    return LabelRequirement(key, operator, tuple(sorted(values)))
 
 
-def _int64(text: str | None) -> int | None:
+def _parse_int64(text: str | None) -> int | None:
     if text is None or not _integer(text):
         return None
     number = int(text)
@@ -170,54 +176,54 @@ def _int64(text: str | None) -> int | None:
 
 _CLOSING = "')' "
 _SPECIAL = frozenset({"=", "==", "!=", "!", "(", ")", ",", ">", "<"})
-_tokens = re.compile(r"==|!=|[=!(),<>]|[^=!(),<>\s]+").findall
+_find_tokens = re.compile(r"==|!=|[=!(),<>]|[^=!(),<>\s]+").findall
 
 
-class _Parser:
+class _LabelSelectorParser:
     """Recursive descent over `key`, `!key`, `key op value`, `key in (a,b)`, joined by commas. The token `""` marks the
     end.
     """
 
     def __init__(self, text: str) -> None:
-        self._left: list[str] = [*_tokens(text), ""]
-        self._at = 0
+        self._tokens: list[str] = [*_find_tokens(text), ""]
+        self._position = 0
 
-    def parse(self) -> list[Requirement]:
-        found: list[Requirement] = []
+    def parse(self) -> list[LabelRequirement]:
+        requirements: list[LabelRequirement] = []
         if self._peek() == "":
-            return found
+            return requirements
         if not self._starts_requirement():
             raise ValueError(f"found '{self._peek()}', expected: !, identifier, or 'end of string'")
         while True:
             try:
-                found.append(self._one())
+                requirements.append(self._parse_requirement())
             except ValueError as error:
                 raise ValueError(f"unable to parse requirement: {error}") from None
             after = self._next()
             if after == "":
-                return found
+                return requirements
             if after != ",":
                 raise ValueError(f"found '{after}', expected: ',' or 'end of string'")
             if not self._starts_requirement():
                 raise ValueError(f"found '{self._peek()}', expected: identifier after ','")
 
-    def _one(self) -> Requirement:
-        absent = self._peek() == "!"
-        if absent:
+    def _parse_requirement(self) -> LabelRequirement:
+        is_absent = self._peek() == "!"
+        if is_absent:
             self._next()
         key = self._identifier()
-        if said := is_qualified_name(key):
-            raise ValueError(f"<nil>: Invalid value: {show(key)}: {'; '.join(said)}")
-        if absent:
-            return _requirement(key, "!", ())
+        if messages := is_qualified_name(key):
+            raise ValueError(f"<nil>: Invalid value: {format_value(key)}: {'; '.join(messages)}")
+        if is_absent:
+            return _new_requirement(key, "!", ())
         if self._peek() in ("", ","):
-            return _requirement(key, "exists", ())
+            return _new_requirement(key, "exists", ())
         operator = self._next()
         if operator in ("in", "notin"):
-            return _requirement(key, operator, sorted(self._value_set()))
+            return _new_requirement(key, operator, sorted(self._value_set()))
         if operator in ("=", "==", "!=", ">", "<"):
             value = "" if self._peek() in ("", ",") else self._identifier()
-            return _requirement(key, operator, (value,))
+            return _new_requirement(key, operator, (value,))
         raise ValueError(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
 
     def _value_set(self) -> set[str]:
@@ -249,11 +255,11 @@ class _Parser:
         return token == "!" or (token != "" and token not in _SPECIAL)
 
     def _peek(self) -> str:
-        return self._left[self._at]
+        return self._tokens[self._position]
 
     def _next(self) -> str:
-        token = self._left[self._at]
-        self._at += token != ""
+        token = self._tokens[self._position]
+        self._position += token != ""
         return token
 
 
@@ -267,7 +273,7 @@ class FieldSelector:
     terms: tuple[tuple[str, str, str], ...] = ()
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return not self.terms
 
     def __bool__(self) -> bool:
@@ -276,7 +282,7 @@ class FieldSelector:
     def matches(self, fields: Mapping[str, str]) -> bool:
         return all((fields.get(path, "") == value) is (op == "=") for path, op, value in self.terms)
 
-    def exact(self, path: str) -> str | None:
+    def exact_value(self, path: str) -> str | None:
         """Returns the one value the field must have, if the selector fixes it."""
         return next((value for field, op, value in self.terms if field == path and op == "="), None)
 
@@ -285,7 +291,7 @@ class FieldSelector:
 
 
 @lru_cache(maxsize=1024)
-def parse_fields(text: str) -> FieldSelector:
+def parse_field_selector(text: str) -> FieldSelector:
     """Parses a `fieldSelector` query parameter."""
     terms = []
     for part in sorted(_term_texts(text)):

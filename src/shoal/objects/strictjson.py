@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import orjson
 
-from shoal.objects.errors import BadRequest, quoted
+from shoal.objects.errors import BadRequest, go_quote
 
 MAX_DEPTH = 254
 MAX_DUPLICATES = 100
@@ -25,15 +25,15 @@ def loads(data: bytes | bytearray | memoryview | str) -> Any:
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
-        raise BadRequest(_explain(data if isinstance(data, str) else bytes(data))) from None
+        raise BadRequest(_syntax_error(data if isinstance(data, str) else bytes(data))) from None
     raw = data.encode() if isinstance(data, str) else bytes(data) if isinstance(data, memoryview) else data
     # A value that is too deep has more than MAX_DEPTH brackets. For usual objects this count is the whole check.
-    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and too_deep(value):
-        raise BadRequest(_too_deep(raw.decode()))
+    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and is_too_deep(value):
+        raise BadRequest(_depth_error(raw.decode()))
     return value
 
 
-def too_deep(value: Any) -> bool:
+def is_too_deep(value: Any) -> bool:
     """True if the value is nested deeper than can be encoded (254 levels)."""
     try:
         orjson.dumps(value)
@@ -42,55 +42,55 @@ def too_deep(value: Any) -> bool:
     return False
 
 
-def duplicates(data: bytes | str, value: Any = None) -> list[str]:
+def duplicate_field_errors(data: bytes | str, value: Any = None) -> list[str]:
     """Returns `duplicate field "spec.a"` for every duplicate member, in text order; at most 100.
 
     `value` is the unchanged result of `loads`. With it a clean body costs a few microseconds.
     """
-    if value is not None and isinstance(data, bytes) and _has_as_many_keys(data, value):
+    if value is not None and isinstance(data, bytes) and _has_same_key_count(data, value):
         return []
     try:
         text = data.decode() if isinstance(data, bytes) else data
         _detect(text)
         return []
-    except _Twice:
-        found: dict[str, None] = {}
+    except _DuplicateKeyError:
+        paths: dict[str, None] = {}
         try:
-            _collect(_keep_pairs(text), "", found)
+            _collect_duplicates(_keep_pairs(text), "", paths)
         except RecursionError:
-            raise BadRequest(_too_deep(text)) from None
-        return [f'duplicate field "{path}"' for path in list(found)[:MAX_DUPLICATES]]
+            raise BadRequest(_depth_error(text)) from None
+        return [f'duplicate field "{path}"' for path in list(paths)[:MAX_DUPLICATES]]
     except RecursionError:
-        raise BadRequest(_too_deep(text)) from None
+        raise BadRequest(_depth_error(text)) from None
     except ValueError:
-        raise BadRequest(_explain(data)) from None
+        raise BadRequest(_syntax_error(data)) from None
 
 
-def in_text_order(data: bytes, complaints: list[str]) -> list[str]:
+def sort_by_position(data: bytes, field_errors: list[str]) -> list[str]:
     """Sorts `unknown field "a"` and `duplicate field "b"` by their position in the text."""
     try:
         paths: dict[str, int] = {}
-        _number(_keep_pairs(data.decode()), "", paths)
+        _number_paths(_keep_pairs(data.decode()), "", paths)
     except (ValueError, RecursionError):
-        return complaints
+        return field_errors
     last = len(paths)
-    return sorted(complaints, key=lambda complaint: paths.get(complaint, last))
+    return sorted(field_errors, key=lambda complaint: paths.get(complaint, last))
 
 
-def _number(value: Any, path: str, paths: dict[str, int]) -> None:
-    if isinstance(value, _Pairs):
+def _number_paths(value: Any, path: str, paths: dict[str, int]) -> None:
+    if isinstance(value, _ObjectPairs):
         seen = set()
         for key, member in value:
             here = f"{path}.{key}" if path else key
             paths.setdefault(f'{"duplicate" if key in seen else "unknown"} field "{here}"', len(paths))
             seen.add(key)
-            _number(member, here, paths)
+            _number_paths(member, here, paths)
     elif isinstance(value, list):
         for i, item in enumerate(value):
-            _number(item, f"{path}[{i}]", paths)
+            _number_paths(item, f"{path}[{i}]", paths)
 
 
-def _has_as_many_keys(data: bytes, value: Any) -> bool:
+def _has_same_key_count(data: bytes, value: Any) -> bool:
     """True if text and value have the same number of members, counted by the `":` that ends each key.
 
     A quote inside a string is escaped, so `":` without a backslash ends a key and nothing else. If escaped backslashes
@@ -104,51 +104,51 @@ def _has_as_many_keys(data: bytes, value: Any) -> bool:
     return data.count(b'":') - data.count(b'\\":') == again.count(b'":') - again.count(b'\\":')
 
 
-class _Twice(Exception):
+class _DuplicateKeyError(Exception):
     """An object has a duplicate member."""
 
 
-def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> None:
     if len(dict(pairs)) != len(pairs):
-        raise _Twice
+        raise _DuplicateKeyError
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"invalid character '{name.lstrip('-')[0]}' looking for beginning of value")
 
 
-def _refuse_infinite(number: str) -> None:
+def _reject_infinite(number: str) -> None:
     if isinf(float(number)):
         shown = number if len(number) <= 64 else f"{number[:60]}..."
         raise ValueError(f"json: cannot unmarshal number {shown} into Go value of type float64")
 
 
-class _Pairs(list[tuple[str, Any]]):
+class _ObjectPairs(list[tuple[str, Any]]):
     """All members of an object, to distinguish it from a list."""
 
 
-_detect = json.JSONDecoder(object_pairs_hook=_refuse_twice, parse_int=len, parse_float=len).decode
-_keep_pairs = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=len, parse_float=len).decode
+_detect = json.JSONDecoder(object_pairs_hook=_reject_duplicates, parse_int=len, parse_float=len).decode
+_keep_pairs = json.JSONDecoder(object_pairs_hook=_ObjectPairs, parse_int=len, parse_float=len).decode
 _check = json.JSONDecoder(
-    parse_int=_refuse_infinite, parse_float=_refuse_infinite, parse_constant=_refuse_constant
+    parse_int=_reject_infinite, parse_float=_reject_infinite, parse_constant=_reject_constant
 ).decode
 
 
-def _collect(value: Any, path: str, found: dict[str, None]) -> None:
-    if isinstance(value, _Pairs):
+def _collect_duplicates(value: Any, path: str, duplicate_paths: dict[str, None]) -> None:
+    if isinstance(value, _ObjectPairs):
         seen = set()
         for key, member in value:
             here = f"{path}.{key}" if path else key
             if key in seen:
-                found[here] = None
+                duplicate_paths[here] = None
             seen.add(key)
-            _collect(member, here, found)
+            _collect_duplicates(member, here, duplicate_paths)
     elif isinstance(value, list):
         for i, item in enumerate(value):
-            _collect(item, f"{path}[{i}]", found)
+            _collect_duplicates(item, f"{path}[{i}]", duplicate_paths)
 
 
-_GO_SAYS = {
+_GO_MESSAGES = {
     "Expecting value": "looking for beginning of value",
     "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
     "Illegal trailing comma before end of object": "looking for beginning of object key string",
@@ -161,7 +161,7 @@ _GO_SAYS = {
 }
 
 
-def _explain(data: bytes | str) -> str:
+def _syntax_error(data: bytes | str) -> str:
     """Returns Go's message for invalid JSON."""
     try:
         text = data.decode() if isinstance(data, bytes) else data
@@ -170,36 +170,36 @@ def _explain(data: bytes | str) -> str:
     try:
         _check(text)
     except json.JSONDecodeError as error:
-        at, said = error.pos, error.msg
+        at, message = error.pos, error.msg
     except RecursionError:
-        return _too_deep(text)
+        return _depth_error(text)
     except ValueError as error:
         return str(error)
     else:
-        return _too_deep(text) or "invalid Unicode in JSON string"
-    if said.startswith("Unterminated string") or at >= len(text):
+        return _depth_error(text) or "invalid Unicode in JSON string"
+    if message.startswith("Unterminated string") or at >= len(text):
         return "unexpected end of JSON input"
-    if said == "Expecting ',' delimiter":
+    if message == "Expecting ',' delimiter":
         where = "after array element" if _open_brackets(text[:at])[-1:] == ["["] else "after object key:value pair"
     else:
-        if said.startswith("Illegal trailing comma"):
+        if message.startswith("Illegal trailing comma"):
             at = next(i for i in range(at + 1, len(text)) if not text[i].isspace())
-        at += said == "Invalid \\escape"
-        if said == "Expecting value" and text[at] in _LITERALS:
-            return _no_literal(text, at)
-        where = _GO_SAYS.get(said, "looking for beginning of value")
-    return f"invalid character {_quoted(text[at])} {where}"
+        at += message == "Invalid \\escape"
+        if message == "Expecting value" and text[at] in _LITERALS:
+            return _literal_error(text, at)
+        where = _GO_MESSAGES.get(message, "looking for beginning of value")
+    return f"invalid character {_go_quote_char(text[at])} {where}"
 
 
 _LITERALS = {"t": "true", "f": "false", "n": "null"}
 
 
-def _no_literal(text: str, at: int) -> str:
+def _literal_error(text: str, at: int) -> str:
     """Returns the error of a text that starts like true, false or null but continues differently."""
     word = _LITERALS[text[at]]
     for expected, found in zip(word, text[at : at + len(word)], strict=False):
         if found != expected:
-            return f"invalid character {_quoted(found)} in literal {word} (expecting '{expected}')"
+            return f"invalid character {_go_quote_char(found)} in literal {word} (expecting '{expected}')"
     return "unexpected end of JSON input"
 
 
@@ -216,7 +216,7 @@ def _open_brackets(text: str) -> list[str]:
     return opened
 
 
-def _too_deep(text: str) -> str:
+def _depth_error(text: str) -> str:
     """Reports the bracket that exceeds the maximum depth. Empty if there is none."""
     depth = 0
     for token in _brackets(text):
@@ -226,6 +226,6 @@ def _too_deep(text: str) -> str:
     return ""
 
 
-def _quoted(character: str) -> str:
+def _go_quote_char(character: str) -> str:
     """Quotes one character as Go does."""
-    return {"'": "'\\''", '"': "'\"'"}.get(character) or f"'{quoted(character)[1:-1]}'"
+    return {"'": "'\\''", '"': "'\"'"}.get(character) or f"'{go_quote(character)[1:-1]}'"

@@ -31,18 +31,18 @@ class Request:
     """Names in lower case. Repeated headers are joined by `, ` (Impersonate-Group: see `header_list`)."""
     body: bytes = b""
     certificate: ClientCertificate | None = None
-    remote: str = ""
-    repeated: tuple[tuple[str, str], ...] = ()
+    remote_addr: str = ""
+    raw_headers: tuple[tuple[str, str], ...] = ()
     """Every header line in order. Filled only if a name came twice."""
-    asked: str = ""
+    original_path: str = ""
     """The path the client sent, if a route has rewritten `path`. Responses that contain URLs repeat it."""
-    promised: tuple[tuple[str, str], ...] = ()
+    response_headers: tuple[tuple[str, str], ...] = ()
     """Headers added to the response, whatever the response is."""
 
     def header_list(self, name: str) -> list[str]:
         """Returns all values of a header that may come more than once."""
-        if self.repeated:
-            return [value for key, value in self.repeated if key == name]
+        if self.raw_headers:
+            return [value for key, value in self.raw_headers if key == name]
         return [self.headers[name]] if name in self.headers else []
 
 
@@ -62,7 +62,7 @@ class Sink(Protocol):
     def closed(self) -> bool: ...
 
     @property
-    def pending(self) -> int:
+    def pending_bytes(self) -> int:
         """Bytes the peer has not taken yet; grows without bound for a client that never reads."""
 
     def write(self, data: bytes) -> None:

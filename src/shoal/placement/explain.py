@@ -9,24 +9,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shoal.fit.taints import HARD, untolerated
-from shoal.kinds.workload import assigned_to
+from shoal.fit.taints import HARD_EFFECTS, first_untolerated
+from shoal.kinds.workload.workloadcluster import assigned_cluster
 from shoal.objects.errors import NotFound
-from shoal.objects.selectors import NOTHING
-from shoal.placement.decide import place
-from shoal.placement.fleet import Fleet
-from shoal.placement.policy import DEFAULT, EVERYTHING, NEVER, Policy
-from shoal.placement.shapes import Batch
-from shoal.placement.sites import Part, Site
-from shoal.placement.splitter.decide import policy_for
-from shoal.placement.splitter.outcome import Split
-from shoal.placement.target import room
+from shoal.objects.selectors import SELECT_NOTHING
+from shoal.placement.assignment import replica_capacity
+from shoal.placement.cluster_info import ClusterInfo, CurrentShare
+from shoal.placement.decide import decide_placement
+from shoal.placement.interpreter import JobInterpreter
+from shoal.placement.policy import DEFAULT_POLICY, EVERYTHING, NEVER, PlacementPolicy
+from shoal.placement.snapshot import PlacementSnapshot
+from shoal.placement.splitter.decide import effective_policy
+from shoal.placement.splitter.leaf_changes import LeafChanges
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ClusterPlacement:
     cluster: str
     now: int
     """Current replicas; 1 for a duplicated kind."""
@@ -38,102 +38,139 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class PlacementExplanation:
     total: int
     placement: str
     """The Placement that applies; empty if none selects it."""
     superseded: list[str]
     unplaced: int
-    verdicts: list[Verdict]
+    verdicts: list[ClusterPlacement]
 
 
-def explain(fleet: Fleet, kind: str, namespace: str, name: str, now: float) -> Explanation:
+def explain(snapshot: PlacementSnapshot, kind: str, namespace: str, name: str, now: float) -> PlacementExplanation:
     """Raises NotFound if there is no such root, StatusError if its Placement is invalid."""
-    root = fleet.objects.get((kind, namespace, name))
-    found = fleet.split(root, now) if root is not None else None
-    if root is None or found is None:
+    root = snapshot.objects.get((kind, namespace, name))
+    matched = snapshot.leaf_changes_of(root, now) if root is not None else None
+    if root is None or matched is None:
         raise NotFound(f"no {kind} {namespace}/{name} is placed")
-    candidates, split = found
-    shape = fleet.shapes[kind]
-    policy = candidates[0].policy if candidates else DEFAULT
-    policy = policy_for(policy, root, shape)
-    parts = {assigned_to(leaf): shape.part(leaf) for leaf in fleet.leaves_of(root)}
-    sites, first = list(fleet.sites.values()), shape.first(root)
-    started = isinstance(shape, Batch) and bool(parts)
-    asked = _Asked(shape.total(root), sites, policy, parts, shape.asks(root), now, first, started)
-    verdicts = [_verdict(asked, site, split) for site in sorted(fleet.sites.values(), key=lambda site: site.name)]
-    names = [one.name for one in candidates]
-    return Explanation(asked.total, names[0] if names else "", names[1:], split.unplaced, verdicts)
+    matching, leaf_changes = matched
+    interpreter = snapshot.interpreters[kind]
+    policy = matching[0].policy if matching else DEFAULT_POLICY
+    policy = effective_policy(policy, root, interpreter)
+    current_shares = {assigned_cluster(leaf): interpreter.current_share_of(leaf) for leaf in snapshot.leaves_of(root)}
+    clusters, first_ordinal = list(snapshot.clusters.values()), interpreter.first_ordinal_of(root)
+    is_started_job = isinstance(interpreter, JobInterpreter) and bool(current_shares)
+    placement_input = _PlacementInput(
+        interpreter.replicas_of(root),
+        clusters,
+        policy,
+        current_shares,
+        interpreter.requests_of(root),
+        now,
+        first_ordinal,
+        is_started_job,
+    )
+    cluster_placements = [
+        _explain_cluster(placement_input, site, leaf_changes)
+        for site in sorted(snapshot.clusters.values(), key=lambda site: site.name)
+    ]
+    names = [one.name for one in matching]
+    return PlacementExplanation(
+        placement_input.total, names[0] if names else "", names[1:], leaf_changes.unassigned, cluster_placements
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _PlacementInput:
     total: int
-    sites: list[Site]
-    policy: Policy
-    parts: dict[str, Part]
-    asks: dict[str, int]
+    clusters: list[ClusterInfo]
+    policy: PlacementPolicy
+    current_shares: dict[str, CurrentShare]
+    requests: dict[str, int]
     now: float
-    first: int | None
-    started: bool
+    first_ordinal: int | None
+    is_started_job: bool
     """A Job that was divided already, which is not done twice."""
 
-    def gives(self, site: Site, policy: Policy) -> bool:
+    def places_on(self, cluster: ClusterInfo, policy: PlacementPolicy) -> bool:
         """Returns whether the given state of the cluster would get replicas by that policy."""
-        sites = [site if one.name == site.name else one for one in self.sites]
-        placed = place(self.total, sites, policy, self.parts, self.asks, self.now, self.first)
-        return placed.target.get(site.name, 0) > 0 and site.name not in placed.refusals
-
-
-def _verdict(asked: _Asked, site: Site, split: Split) -> Verdict:
-    now, then = asked.parts.get(site.name, Part()).replicas, split.placed.target.get(site.name, 0)
-    refused = split.placed.refusals.get(site.name)
-    if refused is not None:
-        why = refused.message
-    elif then:
-        why = "is chosen"
-    elif asked.started:
-        why = "had no part when the Job was divided"
-    elif asked.policy.by != "Weight" and not room(site, asked.parts.get(site.name, Part()), asked.asks):
-        why = "has no room"
-    elif asked.policy.max_clusters is not None:
-        why = "could be used, but others come first"
-    else:
-        why = "gets none: there are not enough replicas for all"
-    helpless = asked.started or (then and refused is None)
-    change = "" if helpless else next((said for said, helps in _changes(asked, site) if helps), "")
-    return Verdict(site.name, now, then, why, change)
-
-
-def _changes(asked: _Asked, site: Site) -> Iterator[tuple[str, bool]]:
-    policy = asked.policy
-    if policy.names and site.name not in policy.names:
-        yield (
-            f"name {site.name} in clusters.names",
-            asked.gives(site, replace(policy, names=policy.names | {site.name})),
+        clusters = [cluster if one.name == cluster.name else one for one in self.clusters]
+        decision = decide_placement(
+            self.total, clusters, policy, self.current_shares, self.requests, self.now, self.first_ordinal
         )
-    if not policy.affinity.matches(site.labels):
-        yield f"label it so that it matches {policy.affinity}", asked.gives(site, replace(policy, affinity=EVERYTHING))
-    if policy.anti_affinity.matches(site.labels):
-        said = f"label it so that it does not match {policy.anti_affinity}"
-        yield said, asked.gives(site, replace(policy, anti_affinity=NOTHING))
-    taint = untolerated(site.taints, policy.tolerations, HARD)
+        return decision.target_shares.get(cluster.name, 0) > 0 and cluster.name not in decision.filter_failures
+
+
+def _explain_cluster(
+    placement_input: _PlacementInput, cluster: ClusterInfo, leaf_changes: LeafChanges
+) -> ClusterPlacement:
+    now, target_replicas = (
+        placement_input.current_shares.get(cluster.name, CurrentShare()).replicas,
+        leaf_changes.decision.target_shares.get(cluster.name, 0),
+    )
+    failure = leaf_changes.decision.filter_failures.get(cluster.name)
+    if failure is not None:
+        reason = failure.message
+    elif target_replicas:
+        reason = "is chosen"
+    elif placement_input.is_started_job:
+        reason = "had no part when the Job was divided"
+    elif placement_input.policy.divide_by != "Weight" and not replica_capacity(
+        cluster, placement_input.current_shares.get(cluster.name, CurrentShare()), placement_input.requests
+    ):
+        reason = "has no room"
+    elif placement_input.policy.max_clusters is not None:
+        reason = "could be used, but others come first"
+    else:
+        reason = "gets none: there are not enough replicas for all"
+    no_suggestion = placement_input.is_started_job or (target_replicas and failure is None)
+    suggestion = (
+        "" if no_suggestion else next((text for text, helps in _suggestions(placement_input, cluster) if helps), "")
+    )
+    return ClusterPlacement(cluster.name, now, target_replicas, reason, suggestion)
+
+
+def _suggestions(placement_input: _PlacementInput, cluster: ClusterInfo) -> Iterator[tuple[str, bool]]:
+    policy = placement_input.policy
+    if policy.cluster_names and cluster.name not in policy.cluster_names:
+        yield (
+            f"name {cluster.name} in clusters.names",
+            placement_input.places_on(cluster, replace(policy, cluster_names=policy.cluster_names | {cluster.name})),
+        )
+    if not policy.affinity.matches(cluster.labels):
+        yield (
+            f"label it so that it matches {policy.affinity}",
+            placement_input.places_on(cluster, replace(policy, affinity=EVERYTHING)),
+        )
+    if policy.anti_affinity.matches(cluster.labels):
+        text = f"label it so that it does not match {policy.anti_affinity}"
+        yield text, placement_input.places_on(cluster, replace(policy, anti_affinity=SELECT_NOTHING))
+    taint = first_untolerated(cluster.taints, policy.tolerations, HARD_EFFECTS)
     if taint is not None:
-        more = (*policy.tolerations, {"key": taint["key"], "operator": "Exists"})
-        yield f"tolerate its taint {taint['key']}", asked.gives(site, replace(policy, tolerations=more))
-    if not site.ready:
-        ready = replace(site, ready=True, since=-NEVER)
-        yield "make it ready", asked.gives(ready, policy)
-    if not site.schedulable:
-        yield "make it schedulable (spec.unschedulable: false)", asked.gives(replace(site, schedulable=True), policy)
+        tolerations = (*policy.tolerations, {"key": taint["key"], "operator": "Exists"})
+        yield (
+            f"tolerate its taint {taint['key']}",
+            placement_input.places_on(cluster, replace(policy, tolerations=tolerations)),
+        )
+    if not cluster.ready:
+        ready = replace(cluster, ready=True, since=-NEVER)
+        yield "make it ready", placement_input.places_on(ready, policy)
+    if not cluster.schedulable:
+        yield (
+            "make it schedulable (spec.unschedulable: false)",
+            placement_input.places_on(replace(cluster, schedulable=True), policy),
+        )
     if policy.max_clusters is not None:
-        most = policy.max_clusters + 1
-        yield f"raise clusters.maxClusters to {most}", asked.gives(site, replace(policy, max_clusters=most))
-    if policy.weight_of(site.name, site.labels) == 0:
-        yield "give it a weight", asked.gives(site, replace(policy, weights=()))
-    if site.free is not None and policy.by != "Weight":
-        free = {name: amount + asked.asks.get(name, 0) for name, amount in site.free.items()}
-        yield "make room there for one replica", asked.gives(replace(site, free=free), policy)
-    if asked.total < len(asked.sites):
-        more_replicas = replace(asked, total=len(asked.sites))
-        yield f"ask for {len(asked.sites)} replicas", more_replicas.gives(site, policy)
+        maximum = policy.max_clusters + 1
+        yield (
+            f"raise clusters.maxClusters to {maximum}",
+            placement_input.places_on(cluster, replace(policy, max_clusters=maximum)),
+        )
+    if policy.weight_of(cluster.name, cluster.labels) == 0:
+        yield "give it a weight", placement_input.places_on(cluster, replace(policy, weights=()))
+    if cluster.free is not None and policy.divide_by != "Weight":
+        free = {name: amount + placement_input.requests.get(name, 0) for name, amount in cluster.free.items()}
+        yield "make room there for one replica", placement_input.places_on(replace(cluster, free=free), policy)
+    if placement_input.total < len(placement_input.clusters):
+        more_replicas = replace(placement_input, total=len(placement_input.clusters))
+        yield f"ask for {len(placement_input.clusters)} replicas", more_replicas.places_on(cluster, policy)

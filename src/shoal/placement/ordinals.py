@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class OrdinalRange:
     start: int
     count: int
 
@@ -21,60 +21,60 @@ class Range:
         return self.start + self.count
 
 
-def ranges(
-    wanted: Range,
-    held: Mapping[str, Range],
-    rooms: Mapping[str, int],
-    divided: Callable[[int], Mapping[str, int]],
-) -> dict[str, Range]:
+def assign_ranges(
+    ordinals: OrdinalRange,
+    held_ranges: Mapping[str, OrdinalRange],
+    capacities: Mapping[str, int],
+    divide: Callable[[int], Mapping[str, int]],
+) -> dict[str, OrdinalRange]:
     """`held_ranges` are those that stay; `capacities` has the clusters that may get more, the best first, with their
     maximum in total; `divide` divides the ordinals where nothing exists yet.
     """
-    found = _cut(wanted, held)
-    if not found:
-        return _in_a_row(wanted.start, divided(wanted.count))
-    place = wanted.start
-    for one in sorted(found.values(), key=lambda each: each.start):
-        if one.start > place:
-            _fill(found, Range(place, one.start - place), rooms)
-        place = max(place, one.end)
-    if place < wanted.end:
-        _fill(found, Range(place, wanted.end - place), rooms)
-    return found
+    assigned = _retained_ranges(ordinals, held_ranges)
+    if not assigned:
+        return _consecutive_ranges(ordinals.start, divide(ordinals.count))
+    position = ordinals.start
+    for ordinal_range in sorted(assigned.values(), key=lambda each: each.start):
+        if ordinal_range.start > position:
+            _fill_gap(assigned, OrdinalRange(position, ordinal_range.start - position), capacities)
+        position = max(position, ordinal_range.end)
+    if position < ordinals.end:
+        _fill_gap(assigned, OrdinalRange(position, ordinals.end - position), capacities)
+    return assigned
 
 
-def _cut(wanted: Range, held: Mapping[str, Range]) -> dict[str, Range]:
+def _retained_ranges(ordinals: OrdinalRange, held_ranges: Mapping[str, OrdinalRange]) -> dict[str, OrdinalRange]:
     """Returns the part of each range that is requested. A range that begins inside another is dropped, which only an
     edit can cause.
     """
-    found: dict[str, Range] = {}
-    place = wanted.start
-    for name, one in sorted(held.items(), key=lambda each: (each[1].start, each[0])):
-        count = min(one.end, wanted.end) - one.start
-        if one.start >= place and count > 0:
-            found[name] = Range(one.start, count)
-            place = one.start + count
-    return found
+    retained: dict[str, OrdinalRange] = {}
+    position = ordinals.start
+    for name, ordinal_range in sorted(held_ranges.items(), key=lambda each: (each[1].start, each[0])):
+        count = min(ordinal_range.end, ordinals.end) - ordinal_range.start
+        if ordinal_range.start >= position and count > 0:
+            retained[name] = OrdinalRange(ordinal_range.start, count)
+            position = ordinal_range.start + count
+    return retained
 
 
-def _fill(found: dict[str, Range], gap: Range, rooms: Mapping[str, int]) -> None:
-    place, left = gap.start, gap.count
-    for name, one in list(found.items()):
-        if one.end == place and name in rooms:
-            more = min(left, max(rooms[name] - one.count, 0))
-            found[name] = Range(one.start, one.count + more)
-            place, left = place + more, left - more
-    for name, room in rooms.items():
-        if left and name not in found and room > 0:
-            count = min(left, room)
-            found[name] = Range(place, count)
-            place, left = place + count, left - count
+def _fill_gap(assigned: dict[str, OrdinalRange], gap: OrdinalRange, capacities: Mapping[str, int]) -> None:
+    position, remaining = gap.start, gap.count
+    for name, ordinal_range in list(assigned.items()):
+        if ordinal_range.end == position and name in capacities:
+            added = min(remaining, max(capacities[name] - ordinal_range.count, 0))
+            assigned[name] = OrdinalRange(ordinal_range.start, ordinal_range.count + added)
+            position, remaining = position + added, remaining - added
+    for name, room in capacities.items():
+        if remaining and name not in assigned and room > 0:
+            count = min(remaining, room)
+            assigned[name] = OrdinalRange(position, count)
+            position, remaining = position + count, remaining - count
 
 
-def _in_a_row(start: int, shares: Mapping[str, int]) -> dict[str, Range]:
-    found = {}
+def _consecutive_ranges(start: int, shares: Mapping[str, int]) -> dict[str, OrdinalRange]:
+    assigned = {}
     for name, count in shares.items():
         if count:
-            found[name] = Range(start, count)
+            assigned[name] = OrdinalRange(start, count)
             start += count
-    return found
+    return assigned

@@ -8,9 +8,9 @@ histograms here.
 
 from __future__ import annotations
 
-from shoal.telemetry.meters import Counter, Gauge, Histogram, Lookup, Meter, written
+from shoal.telemetry.metrics import Counter, Gauge, Histogram, Metric, MetricFunc, render_text
 
-_ALL: list[Meter] = []
+_ALL: list[Metric] = []
 
 # fmt: off
 SECONDS = (
@@ -43,8 +43,8 @@ def _seconds(name: str, text: str, *labels: str, buckets: tuple[float, ...] = SE
     return meter
 
 
-def _lookup(name: str, text: str, *labels: str) -> Lookup:
-    meter = Lookup(name if name.startswith("shoal_") else f"karpenter_{name}", text, labels)
+def _lookup(name: str, text: str, *labels: str) -> MetricFunc:
+    meter = MetricFunc(name if name.startswith("shoal_") else f"karpenter_{name}", text, labels)
     _ALL.append(meter)
     return meter
 
@@ -151,7 +151,7 @@ PLAN_GAP_RATIO = _gauge("shoal_provision_plan_gap_ratio", "Cost by bound, less o
 
 def render(only: str | None = None) -> str:
     """Text for /metrics: all clusters, or only one."""
-    lines = written(_ALL, only)
+    lines = render_text(_ALL, only)
     return "\n".join(lines) + "\n" if lines else ""
 
 
@@ -159,4 +159,4 @@ def forget_pool(cluster: str, pool: str) -> None:
     """Drops the gauges of a deleted NodePool. Counters keep their values."""
     for meter in _ALL:
         if isinstance(meter, Gauge):
-            meter.forget(cluster, {"nodepool": pool})
+            meter.delete_partial_match(cluster, {"nodepool": pool})

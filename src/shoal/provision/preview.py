@@ -11,40 +11,40 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.fit.requirements import from_labels
-from shoal.fit.resources import amounts, pod_requests
-from shoal.kinds.karpenter import (
+from shoal.fit.resources import parse_amounts, pod_requests
+from shoal.kinds.karpenter.karpenter import (
     CAPACITY_TYPE,
     INSTANCE_TYPE,
-    MACHINE_DEPLOYMENT,
+    MACHINE_DEPLOYMENT_ANNOTATION,
     NEVER,
     READY,
     ZONE,
-    annotation,
-    class_ref,
-    is_going,
-    is_managed,
-    pool_of,
+    annotation_of,
+    is_deleting,
+    is_managed_node_class,
+    node_class_ref,
+    nodepool_of,
+    nodepool_template_spec,
     provider_id,
-    template_spec,
 )
 from shoal.objects.conditions import condition_is
-from shoal.provision.cloudprovider import InstanceType
-from shoal.provision.clusterapi.offers import instance_types
-from shoal.provision.clusterapi.prices import PriceList
-from shoal.provision.clusterapi.sellers import is_open, of_deployment, selected
-from shoal.provision.overlays import overlaid
-from shoal.provision.pods import is_of_the_node, is_provisionable
-from shoal.provision.provisioning.places import places, used
-from shoal.provision.simulation.model import NewClaim, Pool, Question
-from shoal.provision.simulation.rule import simulate
-from shoal.provision.solver.adapting import improve
+from shoal.provision.cloudprovider.nodeoverlays import apply_overlays
+from shoal.provision.cloudprovider.types import InstanceType
+from shoal.provision.clusterapi.nodegroups import group_of_deployment, is_buyable, is_selected
+from shoal.provision.clusterapi.offerings import instance_types
+from shoal.provision.clusterapi.price_list import PriceList
+from shoal.provision.pods import is_node_owned, is_provisionable
+from shoal.provision.provisioning.existing_nodes import existing_nodes, pool_usage
+from shoal.provision.simulation.model import NewNodeClaim, NodePoolInput, SchedulingInput
+from shoal.provision.simulation.simulate import simulate
+from shoal.provision.solver.optimize import improve
 
 Object = dict[str, Any]
-_ENDED = ("Succeeded", "Failed")
+_TERMINAL_PHASES = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class PreviewSnapshot:
     """All objects of one cluster that decide about its nodes."""
 
     nodes: Sequence[Object]
@@ -61,9 +61,9 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Bought:
+class PreviewNodeClaim:
     pool: str
-    type: str
+    instance_type: str
     """The cheapest feasible type."""
     pods: int
     price: float
@@ -71,127 +71,149 @@ class Bought:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    bought: tuple[Bought, ...]
-    emptied: tuple[str, ...]
+    node_claims: tuple[PreviewNodeClaim, ...]
+    removed_nodes: tuple[str, ...]
     """Nodes that would run no pods and that their NodePool would remove."""
-    unplaced: int
+    unschedulable_pods: int
     """Pods that would get no node."""
-    before: float
-    after: float
+    cost_before: float
+    cost_after: float
     """Hourly cost of the nodes."""
-    unpriced: int = 0
+    unpriced_nodes: int = 0
     """Nodes without a known price."""
 
 
 def preview(
-    seen: Snapshot,
-    more: Sequence[Object] = (),
-    gone: Collection[str] = (),
+    snapshot: PreviewSnapshot,
+    added: Sequence[Object] = (),
+    removed_uids: Collection[str] = (),
     stop: Callable[[], bool] = lambda: False,
 ) -> Preview:
     """Adds the pods `added` and removes those in `removed_uids`. When `stop` returns True, no cheaper plan is searched
     for any more.
     """
-    pods = [pod for pod in seen.pods if pod["metadata"]["uid"] not in gone and not _ended(pod)]
-    question = _question(seen, pods, more)
-    plan, _ = improve(question, simulate(question), stop=stop)
-    known, unpriced = prices(seen)
-    emptied = _emptied(seen, pods, {place for _, _, place in plan.nominations}) if gone else ()
-    before = sum(known.values())
+    pods = [pod for pod in snapshot.pods if pod["metadata"]["uid"] not in removed_uids and not _is_terminal(pod)]
+    inputs = _build_input(snapshot, pods, added)
+    plan, _ = improve(inputs, simulate(inputs), stop=stop)
+    price_by_node, unpriced = node_prices(snapshot)
+    removed = _removed_nodes(snapshot, pods, {place for _, _, place in plan.nominations}) if removed_uids else ()
+    before = sum(price_by_node.values())
     return Preview(
-        tuple(_bought(claim) for claim in plan.claims),
-        emptied,
+        tuple(_preview_claim(claim) for claim in plan.new_node_claims),
+        removed,
         len(plan.failures),
         before,
-        before + plan.cost - sum(known.get(name, 0.0) for name in emptied),
+        before + plan.cost - sum(price_by_node.get(name, 0.0) for name in removed),
         unpriced,
     )
 
 
-def _question(seen: Snapshot, pods: Sequence[Object], more: Sequence[Object]) -> Question:
-    on: defaultdict[str, list[Object]] = defaultdict(list)
+def _build_input(snapshot: PreviewSnapshot, pods: Sequence[Object], added: Sequence[Object]) -> SchedulingInput:
+    pods_by_node: defaultdict[str, list[Object]] = defaultdict(list)
     for pod in pods:
-        on[(pod.get("spec") or {}).get("nodeName") or ""].append(pod)
-    waiting = [pod for pod in on[""] if is_provisionable(pod)]
-    there = places(seen.nodes, seen.claims, {}, seen.daemons, lambda node: on.get(node, ()), pod_requests)
-    return Question(
-        [*waiting, *more],
-        there,
-        [_pool(seen, pool) for pool in seen.pools if _buys(pool)],
-        seen.daemons,
-        namespaces=seen.namespaces or {},
+        pods_by_node[(pod.get("spec") or {}).get("nodeName") or ""].append(pod)
+    pending = [pod for pod in pods_by_node[""] if is_provisionable(pod)]
+    existing = existing_nodes(
+        snapshot.nodes, snapshot.claims, {}, snapshot.daemons, lambda node: pods_by_node.get(node, ()), pod_requests
+    )
+    return SchedulingInput(
+        [*pending, *added],
+        existing,
+        [_pool_input(snapshot, pool) for pool in snapshot.pools if _is_buying(pool)],
+        snapshot.daemons,
+        namespaces=snapshot.namespaces or {},
     )
 
 
-def _buys(pool: Object) -> bool:
-    return condition_is(pool, READY) and not is_going(pool) and is_managed(template_spec(pool))
+def _is_buying(pool: Object) -> bool:
+    return condition_is(pool, READY) and not is_deleting(pool) and is_managed_node_class(nodepool_template_spec(pool))
 
 
-def _pool(seen: Snapshot, pool: Object) -> Pool:
-    types = overlaid(
-        _types(seen, seen.classes.get(class_ref(template_spec(pool)).get("name", ""))), seen.overlays, pool
+def _pool_input(snapshot: PreviewSnapshot, pool: Object) -> NodePoolInput:
+    types = apply_overlays(
+        _instance_types(snapshot, snapshot.classes.get(node_class_ref(nodepool_template_spec(pool)).get("name", ""))),
+        snapshot.overlays,
+        pool,
     )
-    limits = amounts((pool.get("spec") or {}).get("limits"))
-    return Pool(pool, types, used(seen.claims, pool["metadata"]["name"], {}), limits)
+    limits = parse_amounts((pool.get("spec") or {}).get("limits"))
+    return NodePoolInput(pool, types, pool_usage(snapshot.claims, pool["metadata"]["name"], {}), limits)
 
 
-def _types(seen: Snapshot, node_class: Object | None) -> list[InstanceType]:
+def _instance_types(snapshot: PreviewSnapshot, node_class: Object | None) -> list[InstanceType]:
     """Instance types that the node class can buy; without a class, those that any node of the cluster may have."""
-    chosen = [each for each in seen.deployments if node_class is None or (is_open(each) and selected(each, node_class))]
-    sellers = [of_deployment(each, None, seen.prices) for each in chosen]
-    claimed = Counter(annotation(claim, MACHINE_DEPLOYMENT) for claim in seen.claims)
-    return instance_types([each for each in sellers if each.capacity], claimed)
+    deployments = [
+        each
+        for each in snapshot.deployments
+        if node_class is None or (is_buyable(each) and is_selected(each, node_class))
+    ]
+    groups = [group_of_deployment(each, None, snapshot.prices) for each in deployments]
+    claimed = Counter(annotation_of(claim, MACHINE_DEPLOYMENT_ANNOTATION) for claim in snapshot.claims)
+    return instance_types([each for each in groups if each.capacity], claimed)
 
 
-def prices(seen: Snapshot) -> tuple[dict[str, float], int]:
+def node_prices(snapshot: PreviewSnapshot) -> tuple[dict[str, float], int]:
     """Returns prices by name of the node, or of the NodeClaim that will become one, and the number of nodes without a
     price.
     """
-    plain = _types(seen, None)
-    of_pool = {pool["metadata"]["name"]: overlaid(plain, seen.overlays, pool) for pool in seen.pools}
-    known = {provider_id(claim) for claim in seen.claims if provider_id(claim)} & {_id(node) for node in seen.nodes}
-    coming = [claim for claim in seen.claims if provider_id(claim) not in known and not is_going(claim)]
-    found: dict[str, float] = {}
+    base_types = _instance_types(snapshot, None)
+    types_by_pool = {
+        pool["metadata"]["name"]: apply_overlays(base_types, snapshot.overlays, pool) for pool in snapshot.pools
+    }
+    registered = {provider_id(claim) for claim in snapshot.claims if provider_id(claim)} & {
+        _provider_id(node) for node in snapshot.nodes
+    }
+    unregistered = [
+        claim for claim in snapshot.claims if provider_id(claim) not in registered and not is_deleting(claim)
+    ]
+    price_by_name: dict[str, float] = {}
     unpriced = 0
-    for each in [*seen.nodes, *coming]:
-        price = _price(each["metadata"].get("labels") or {}, of_pool.get(pool_of(each), plain))
+    for each in [*snapshot.nodes, *unregistered]:
+        price = _price_of(each["metadata"].get("labels") or {}, types_by_pool.get(nodepool_of(each), base_types))
         if price is None:
             unpriced += 1
         else:
-            found[each["metadata"]["name"]] = price
-    return found, unpriced
+            price_by_name[each["metadata"]["name"]] = price
+    return price_by_name, unpriced
 
 
-def _price(labels: Mapping[str, str], types: Sequence[InstanceType]) -> float | None:
-    wanted = from_labels({key: labels[key] for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE) if key in labels})
+def _price_of(labels: Mapping[str, str], types: Sequence[InstanceType]) -> float | None:
+    required = from_labels({key: labels[key] for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE) if key in labels})
     if INSTANCE_TYPE not in labels:
         return None
     offerings = (each for kind in types if kind.name == labels[INSTANCE_TYPE] for each in kind.offerings)
-    return min((each.price for each in offerings if from_labels(each.labels).intersects(wanted)), default=None)
+    return min((each.price for each in offerings if from_labels(each.labels).intersects(required)), default=None)
 
 
-def _emptied(seen: Snapshot, pods: Sequence[Object], promised: Collection[str]) -> tuple[str, ...]:
+def _removed_nodes(snapshot: PreviewSnapshot, pods: Sequence[Object], nominated: Collection[str]) -> tuple[str, ...]:
     """Only nodes of a NodePool are removed."""
-    busy = {(pod.get("spec") or {}).get("nodeName") for pod in pods if not is_of_the_node(pod)}
-    patient = {
+    occupied = {(pod.get("spec") or {}).get("nodeName") for pod in pods if not is_node_owned(pod)}
+    consolidating = {
         pool["metadata"]["name"]
-        for pool in seen.pools
+        for pool in snapshot.pools
         if ((pool.get("spec") or {}).get("disruption") or {}).get("consolidateAfter") != NEVER
     }
-    was_busy = {
-        (pod.get("spec") or {}).get("nodeName") for pod in seen.pods if not (is_of_the_node(pod) or _ended(pod))
+    occupied_before = {
+        (pod.get("spec") or {}).get("nodeName")
+        for pod in snapshot.pods
+        if not (is_node_owned(pod) or _is_terminal(pod))
     }
-    names = (node["metadata"]["name"] for node in seen.nodes if pool_of(node) in patient and not is_going(node))
-    return tuple(sorted(name for name in names if name in was_busy and name not in busy and name not in promised))
+    names = (
+        node["metadata"]["name"]
+        for node in snapshot.nodes
+        if nodepool_of(node) in consolidating and not is_deleting(node)
+    )
+    return tuple(
+        sorted(name for name in names if name in occupied_before and name not in occupied and name not in nominated)
+    )
 
 
-def _bought(claim: NewClaim) -> Bought:
-    return Bought(claim.pool, claim.types[0], len(claim.pods), claim.price)
+def _preview_claim(claim: NewNodeClaim) -> PreviewNodeClaim:
+    return PreviewNodeClaim(claim.pool, claim.types[0], len(claim.pods), claim.price)
 
 
-def _ended(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") in _ENDED
+def _is_terminal(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in _TERMINAL_PHASES
 
 
-def _id(node: Object) -> str:
+def _provider_id(node: Object) -> str:
     return str((node.get("spec") or {}).get("providerID") or "")

@@ -12,21 +12,21 @@ PLANNERS = (KARPENTER, OPTIMAL)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ProvisionerSettings:
     planner: str = OPTIMAL
-    idle: float = 0.05
-    longest: float = 1.0
+    batch_idle_seconds: float = 0.05
+    batch_max_seconds: float = 1.0
     """In seconds. A batch of pods ends when no new pod came for `batch_idle_seconds`, or after `batch_max_seconds`."""
-    preferences: str = RESPECT
+    preference_policy: str = RESPECT
     """Of pods. Respect: preferences hold as long as possible. Ignore: they are not considered."""
-    min_values: str = STRICT
+    min_values_policy: str = STRICT
     """Of NodePool requirements. Strict: must hold. BestEffort: lowered rather than buying nothing."""
     node_repair: bool = False
     """Replaces nodes that the provider's repair policies call unhealthy."""
-    spot_to_spot: bool = False
+    spot_to_spot_consolidation: bool = False
     """Allows a spot node to be replaced by a cheaper spot node."""
-    validation: float = 15.0
+    validation_seconds: float = 15.0
     """Seconds between a decision to consolidate and its validation."""
 
 
-DEFAULT = Settings()
+DEFAULT_SETTINGS = ProvisionerSettings()

@@ -1,80 +1,70 @@
-"""KindController: one reflector of one kind, a predicate, a work queue and workers that call `reconcile` with the
-newest object.
-"""
+"""Controller: several sources feed one work queue, and workers call `reconcile(key)`. Level-triggered."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
-from typing import Any
+from typing import Generic, TypeVar
 
-from shoal.client.reflector import Key, Reflector
-from shoal.client.requests import Client, Kind
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
-from shoal.objects.errors import StatusError
-from shoal.runtime.queue import WorkQueue
-from shoal.runtime.traced import work_on
+from shoal.objects.errors import ShoalError, StatusError
+from shoal.runtime.reconcile_tracing import reconcile_in_span
+from shoal.runtime.workqueue import WorkQueue
 
 log = logging.getLogger("shoal.runtime")
 
-Object = dict[str, Any]
-Reconcile = Callable[[Key, Object], Awaitable[float | None]]
-"""Receives a key and the newest cached object. Returns seconds until the key is requeued, or None to wait for the next
-change.
-"""
-Wanted = Callable[[Object], bool]
+K = TypeVar("K", bound=Hashable)
+Source = Callable[[], Awaitable[None]]
+"""Runs for ever and adds keys to the controller's queue, for example `Reflector.run`."""
 
 WORKERS = 4
 
 
-class Controller:
-    def __init__(
-        self,
-        name: str,
-        client: Client,
-        kind: Kind,
-        clock: Clock,
-        wanted: Wanted,
-        reconcile: Reconcile,
-        workers: int = WORKERS,
-    ) -> None:
-        self.name = name
-        self._workers = workers
-        self._queue: WorkQueue[Key] = WorkQueue(clock, name)
-        self._wanted, self._reconcile = wanted, reconcile
-        self.reflector = Reflector(client, kind, clock, self._changed, shared=True)
+class RequeueError(ShoalError):
+    """Raised by `reconcile` when nothing can be done yet. The key is requeued with exponential backoff and logged
+    without a traceback.
+    """
 
-    def _changed(self, key: Key, obj: Object | None) -> None:
-        if obj is not None and self._wanted(obj):
-            self._queue.add(key)
+
+class Controller(Generic[K]):
+    def __init__(
+        self, name: str, clock: Clock, reconcile: Callable[[K], Awaitable[float | None]], workers: int = WORKERS
+    ) -> None:
+        """`reconcile` returns seconds until the key is requeued, or None to wait for the next change. The part of the
+        name after a space distinguishes controllers of one type; it is left out of metrics.
+        """
+        self.name = name
+        self.queue: WorkQueue[K] = WorkQueue(clock, name.partition(" ")[0])
+        self.sources: list[Source] = []
+        self._reconcile, self._workers = reconcile, workers
 
     async def run(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.reflector.run())
+                for source in self.sources:
+                    group.create_task(_run_source(source))
                 for _ in range(self._workers):
-                    group.create_task(self._work())
+                    group.create_task(self._run_worker())
         finally:
-            self._queue.close()
+            self.queue.close()
 
-    async def _work(self) -> None:
+    async def _run_worker(self) -> None:
         while True:
-            key = await self._queue.take()
-            obj = self.reflector.objects.get(key)
-            if obj is None or not self._wanted(obj):
-                self._queue.done(key)
-                continue
+            key = await self.queue.get()
             try:
-                later = await work_on(self.name, self._queue, key, partial(self._reconcile, key, obj))
-            except (StatusError, Unreachable) as error:
-                pause = self._queue.failed(key)
-                log.info("%s: %s: %s; again in %.1f s", self.name, "/".join(filter(None, key)), error, pause)
-                continue
+                requeue_after = await reconcile_in_span(self.name, self.queue, key, partial(self._reconcile, key))
+            except (StatusError, Unreachable, RequeueError) as error:
+                delay = self.queue.retry(key)
+                log.info("%s: %s: %s; again in %.1f s", self.name, key, error, delay)
             except Exception:
-                log.exception("%s: %s", self.name, "/".join(filter(None, key)))
-                self._queue.failed(key)
-                continue
-            self._queue.done(key, later)
+                log.exception("%s: %s", self.name, key)
+                self.queue.retry(key)
+            else:
+                self.queue.done(key, requeue_after)
+
+
+async def _run_source(source: Source) -> None:
+    await source()

@@ -12,25 +12,25 @@ from contextvars import ContextVar
 
 from shoal.store.interface import StoreUnavailable
 
-Holds = Callable[[], bool]
-_holds: ContextVar[Holds | None] = ContextVar("holds", default=None)
+LeaseCheck = Callable[[], bool]
+_lease_check: ContextVar[LeaseCheck | None] = ContextVar("holds", default=None)
 
 
-class Fenced(StoreUnavailable):
+class FencedError(StoreUnavailable):
     def __init__(self) -> None:
         super().__init__("this server does not hold its lease any more: another one goes on with the loops")
 
 
 @contextmanager
-def only_while(holds: Holds) -> Iterator[None]:
+def fenced_by(lease_check: LeaseCheck) -> Iterator[None]:
     """Writes in this context succeed only while the check returns True."""
-    token = _holds.set(holds)
+    token = _lease_check.set(lease_check)
     try:
         yield
     finally:
-        _holds.reset(token)
+        _lease_check.reset(token)
 
 
-def condition() -> Holds | None:
+def current_lease_check() -> LeaseCheck | None:
     """Returns the lease check of the current context."""
-    return _holds.get()
+    return _lease_check.get()

@@ -24,30 +24,30 @@ from shoal.objects.errors import StoreError
 
 
 class CompareFailed(StoreError):
-    def __init__(self, key: str, current: int) -> None:
-        super().__init__(f"{key} is at revision {current}")
+    def __init__(self, key: str, current_revision: int) -> None:
+        super().__init__(f"{key} is at revision {current_revision}")
         self.key = key
-        self.current = current
+        self.current_revision = current_revision
         """The newest revision of the key, queued writes included; 0 if the key does not exist."""
 
 
 class Compacted(StoreError):
-    def __init__(self, asked: int, oldest: int) -> None:
-        super().__init__(f"revision {asked} is compacted, the oldest is {oldest}")
-        self.asked, self.oldest = asked, oldest
+    def __init__(self, requested: int, oldest: int) -> None:
+        super().__init__(f"revision {requested} is compacted, the oldest is {oldest}")
+        self.requested, self.oldest = requested, oldest
 
 
 class FutureRevision(StoreError):
-    def __init__(self, asked: int, current: int) -> None:
-        super().__init__(f"revision {asked} is in the future, the newest is {current}")
-        self.asked, self.current = asked, current
+    def __init__(self, requested: int, current: int) -> None:
+        super().__init__(f"revision {requested} is in the future, the newest is {current}")
+        self.requested, self.current = requested, current
 
 
 class ValueTooLarge(StoreError):
     pass
 
 
-class NotTogether(StoreError):
+class TransactionUnsupported(StoreError):
     pass
 
 
@@ -55,7 +55,7 @@ class StoreUnavailable(StoreError):
     pass
 
 
-class StoreFormat(StoreError):
+class StoreFormatError(StoreError):
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
@@ -73,23 +73,23 @@ class KeyValue(NamedTuple):
     revision: int
 
 
-class Write(NamedTuple):
+class WriteOp(NamedTuple):
     key: str
     value: bytes | None
     """None deletes the key."""
-    expected: int
+    expected_revision: int
 
 
-class Event(NamedTuple):
+class StoreEvent(NamedTuple):
     revision: int
     key: str
     value: bytes | None
     """None if the key was deleted."""
 
 
-Deliver = Callable[[Sequence[Event]], None]
+EventHandler = Callable[[Sequence[StoreEvent]], None]
 """Takes events in revision order, on the event loop. Must not raise."""
-Advance = Callable[[int], None]
+ProgressHandler = Callable[[int], None]
 """Called when no more events will come up to that revision, because other clients write revisions too."""
 
 
@@ -107,32 +107,32 @@ class Store(Protocol):
         """The newest durable revision. A new store starts at 1, so that no object ever has revision 0."""
 
     @property
-    def compacted(self) -> int:
+    def compacted_revision(self) -> int:
         """The oldest revision that can still be read. Watches may start from it."""
 
-    def put(self, key: str, value: bytes, expected: int) -> asyncio.Future[int]:
+    def put(self, key: str, value: bytes, expected_revision: int) -> asyncio.Future[int]:
         """Writes if the key is at `expected_revision` (0: it must not exist). Resolves to the new revision once it is
         durable and delivered. CompareFailed is raised at once or set on the future if another write was first; that
         write has been delivered by then, or `flush` waits for it.
         """
 
-    def delete(self, key: str, expected: int) -> asyncio.Future[int]:
+    def delete(self, key: str, expected_revision: int) -> asyncio.Future[int]:
         """Like `put`; `expected_revision` is never 0."""
 
     @property
-    def takes_together(self) -> bool:
+    def supports_transactions(self) -> bool:
         """True if the store supports `transaction`. Otherwise `transaction` raises TransactionUnsupported."""
 
-    def together(self, writes: Sequence[Write], above: int = 0) -> asyncio.Future[int]:
+    def transaction(self, operations: Sequence[WriteOp], above_revision: int = 0) -> asyncio.Future[int]:
         """Writes all operations or none, in this order and as one delivery, at revisions above `above_revision`; later
         writes are above it too. Resolves to the last revision. Raises CompareFailed or TransactionUnsupported, and
         then nothing is written.
         """
 
-    async def settled(self) -> None:
+    async def flush(self) -> None:
         """Returns when every write queued before this call is durable (or has failed) and delivered."""
 
-    def fresh(self) -> asyncio.Future[None] | None:
+    def read_index(self) -> asyncio.Future[None] | None:
         """Linearizable read barrier: resolves when everything is delivered that any server of this store had
         acknowledged before this call. Returns None if that is the case already.
         """
@@ -146,7 +146,9 @@ class Store(Protocol):
         (0: newest durable), and the revision that was read.
         """
 
-    def watch(self, after: int, deliver: Deliver, advance: Advance | None = None) -> Subscription:
+    def watch(
+        self, after_revision: int, handler: EventHandler, on_progress: ProgressHandler | None = None
+    ) -> Subscription:
         """Delivers the history after that revision, then every new event, each once, in order. Raises Compacted or
         FutureRevision.
         """
@@ -158,7 +160,7 @@ class Store(Protocol):
     def failure(self) -> asyncio.Future[StoreError]:
         """Resolves to the reason if this server cannot use the store any more."""
 
-    def problem(self) -> str:
+    def health_error(self) -> str:
         """Returns why the store cannot serve at the moment; empty if it can."""
 
     async def close(self) -> None: ...

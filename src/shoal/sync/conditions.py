@@ -12,7 +12,7 @@ Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class SyncCondition:
     type: str
     status: str
     reason: str
@@ -20,7 +20,7 @@ class Condition:
     message: str = ""
 
 
-def with_conditions(obj: Object, conditions: Sequence[Condition], now: str) -> Object:
+def with_conditions(obj: Object, conditions: Sequence[SyncCondition], now: str) -> Object:
     """The identical object if nothing changes."""
     for c in conditions:
         if not c.reason:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from shoal.client.requests import Client
+from shoal.client.rest import Client
 from shoal.clock import Clock
-from shoal.kinds import workload
-from shoal.runtime.recorder import Source
-from shoal.runtime.transitions.controller import Transitions
-from shoal.runtime.transitions.decide import Telling
+from shoal.kinds.workload import workloadcluster
+from shoal.runtime.event_recorder import EventSource
+from shoal.runtime.status_events.controller import StatusEventController
+from shoal.runtime.status_events.decide import EventRule
 from shoal.sync.resources import CLUSTERS
-from shoal.sync.syncer.telling import DELETIONS_HELD, HUB_CHANGED, NOT_SHOWN, NOT_SYNCED, ORPHANS
+from shoal.sync.syncer.status import DELETIONS_HELD, HUB_CHANGED, NOT_MIRRORED, NOT_SYNCED, ORPHANS
 
-NEWS = frozenset({ORPHANS, HUB_CHANGED, DELETIONS_HELD, NOT_SYNCED, NOT_SHOWN})
-ABOUT_CLUSTERS = Telling(summary=frozenset({workload.READY}), news=NEWS, alarming=NEWS)
+REPORTED_CONDITIONS = frozenset({ORPHANS, HUB_CHANGED, DELETIONS_HELD, NOT_SYNCED, NOT_MIRRORED})
+CLUSTER_EVENT_RULE = EventRule(
+    on_true=frozenset({workloadcluster.READY}), on_change=REPORTED_CONDITIONS, negative_polarity=REPORTED_CONDITIONS
+)
 
 
-def cluster_events(client: Client, clock: Clock) -> Transitions:
+def new_event_controller(client: Client, clock: Clock) -> StatusEventController:
     """`client` is at the hub's root."""
-    source = Source("shoal-sync", f"{workload.GROUP}/{workload.VERSION}", workload.KIND)
-    return Transitions("sync-events", client, clock, [(CLUSTERS, source, ABOUT_CLUSTERS)])
+    source = EventSource("shoal-sync", f"{workloadcluster.GROUP}/{workloadcluster.VERSION}", workloadcluster.KIND)
+    return StatusEventController("sync-events", client, clock, [(CLUSTERS, source, CLUSTER_EVENT_RULE)])

@@ -7,38 +7,38 @@ from typing import Any
 
 from shoal.telemetry.tracing import Span
 
-PATH = "/v1/traces"
-ERROR = 2
+TRACES_PATH = "/v1/traces"
+STATUS_ERROR = 2
 
 
-def request(spans: Iterable[Span], resource: dict[str, str]) -> dict[str, Any]:
+def export_request(spans: Iterable[Span], resource: dict[str, str]) -> dict[str, Any]:
     """Returns the body of one export. `resource` describes the process."""
     scopes: dict[str, list[dict[str, Any]]] = {}
     for span in spans:
-        scopes.setdefault(span.scope, []).append(_span(span))
-    told = [{"scope": {"name": scope}, "spans": found} for scope, found in scopes.items()]
-    return {"resourceSpans": [{"resource": {"attributes": _attributes(resource)}, "scopeSpans": told}]}
+        scopes.setdefault(span.scope, []).append(_encode_span(span))
+    scope_spans = [{"scope": {"name": scope}, "spans": encoded} for scope, encoded in scopes.items()]
+    return {"resourceSpans": [{"resource": {"attributes": _encode_attributes(resource)}, "scopeSpans": scope_spans}]}
 
 
-def _span(span: Span) -> dict[str, Any]:
-    said: dict[str, Any] = {
-        "traceId": span.context.trace,
-        "spanId": span.context.span,
+def _encode_span(span: Span) -> dict[str, Any]:
+    encoded: dict[str, Any] = {
+        "traceId": span.context.trace_id,
+        "spanId": span.context.span_id,
         "name": span.name,
         "kind": span.kind,
         # Protobuf JSON encodes 64-bit integers as strings.
-        "startTimeUnixNano": str(span.began),
-        "endTimeUnixNano": str(span.ended),
-        "attributes": _attributes(span.attributes),
+        "startTimeUnixNano": str(span.start_ns),
+        "endTimeUnixNano": str(span.end_ns),
+        "attributes": _encode_attributes(span.attributes),
     }
-    if span.parent:
-        said["parentSpanId"] = span.parent
+    if span.parent_span_id:
+        encoded["parentSpanId"] = span.parent_span_id
     if span.error:
-        said["status"] = {"code": ERROR, "message": span.error}
-    return said
+        encoded["status"] = {"code": STATUS_ERROR, "message": span.error}
+    return encoded
 
 
-def _attributes(values: dict[str, str] | dict[str, str | int]) -> list[dict[str, Any]]:
+def _encode_attributes(values: dict[str, str] | dict[str, str | int]) -> list[dict[str, Any]]:
     return [
         {"key": key, "value": {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}}
         for key, value in values.items()

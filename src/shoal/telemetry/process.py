@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 
 _STARTED = time.time()
-_PAGE = resource.getpagesize()
-_TEXTS = {
+_PAGE_SIZE = resource.getpagesize()
+_HELP = {
     "process_cpu_seconds_total": ("counter", "CPU time, user and system."),
     "process_max_fds": ("gauge", "Files it may have open."),
     "process_open_fds": ("gauge", "Files it has open."),
@@ -22,13 +22,13 @@ _TEXTS = {
 }
 
 
-def render(only: str | None = None) -> str:
+def render(only_cluster: str | None = None) -> str:
     """For /metrics. Empty for the scrape of one logical cluster, because the process is shared."""
-    if only is not None:
+    if only_cluster is not None:
         return ""
     lines = []
     for name, value in sorted(_values()):
-        kind, text = _TEXTS[name]
+        kind, text = _HELP[name]
         lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", f"{name} {value:.10g}"]
     return "\n".join(lines) + "\n"
 
@@ -44,5 +44,5 @@ def _values() -> Iterator[tuple[str, float]]:
         yield "process_open_fds", float(len(os.listdir("/proc/self/fd")) - 1)
     except OSError:
         return
-    yield "process_virtual_memory_bytes", float(int(size) * _PAGE)
-    yield "process_resident_memory_bytes", float(int(resident) * _PAGE)
+    yield "process_virtual_memory_bytes", float(int(size) * _PAGE_SIZE)
+    yield "process_resident_memory_bytes", float(int(resident) * _PAGE_SIZE)

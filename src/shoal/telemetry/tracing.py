@@ -16,29 +16,29 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-SERVER, CLIENT, INTERNAL = 2, 3, 1
+SPAN_KIND_SERVER, SPAN_KIND_CLIENT, SPAN_KIND_INTERNAL = 2, 3, 1
 """Span kinds, as OTLP numbers them."""
-MOST_WAITING = 8192
+MAX_PENDING_SPANS = 8192
 """Spans that wait to be sent. Beyond that the oldest are dropped and counted."""
-REMEMBERED = 4096
+MAX_TRACKED_WRITES = 4096
 """Writes that the store has not delivered yet, or has refused."""
-FOLLOWED_SECONDS = 300.0
+MAX_TRACE_SECONDS = 300.0
 """Later events are not part of the trace: periodic reconciles must not extend a trace for ever."""
 _HEX = frozenset("0123456789abcdef")
 _RANDOM = random.Random()
 
 
-class Context(NamedTuple):
+class SpanContext(NamedTuple):
     """Identifies a span."""
 
-    trace: str
-    span: str
-    until: float
+    trace_id: str
+    span_id: str
+    expires_at: float
     """The monotonic time until which the trace is extended."""
 
     @property
     def traceparent(self) -> str:
-        return f"00-{self.trace}-{self.span}-01"
+        return f"00-{self.trace_id}-{self.span_id}-01"
 
 
 @dataclass(slots=True)
@@ -47,10 +47,10 @@ class Span:
     kind: int
     scope: str
     """The component: apiserver, client, or the controller's name."""
-    context: Context
-    parent: str = ""
-    began: int = 0
-    ended: int = 0
+    context: SpanContext
+    parent_span_id: str = ""
+    start_ns: int = 0
+    end_ns: int = 0
     attributes: dict[str, str | int] = field(default_factory=dict)
     error: str = ""
 
@@ -60,29 +60,31 @@ class Tracer:
 
     def __init__(self, service: str) -> None:
         self.service = service
-        self.waiting: deque[Span] = deque()
-        self.dropped = 0
+        self.pending_spans: deque[Span] = deque()
+        self.dropped_spans = 0
 
-    def begin(self, scope: str, name: str, kind: int, parent: Context | None, **about: str | int) -> Span:
-        trace = parent.trace if parent is not None else f"{_RANDOM.getrandbits(128) or 1:032x}"
-        until = parent.until if parent is not None else time.monotonic() + FOLLOWED_SECONDS
-        context = Context(trace, f"{_RANDOM.getrandbits(64) or 1:016x}", until)
-        above = parent.span if parent is not None else ""
-        return Span(name, kind, scope, context, above, time.time_ns(), attributes=about)
+    def start_span(self, scope: str, name: str, kind: int, parent: SpanContext | None, **attributes: str | int) -> Span:
+        trace_id = parent.trace_id if parent is not None else f"{_RANDOM.getrandbits(128) or 1:032x}"
+        expires_at = parent.expires_at if parent is not None else time.monotonic() + MAX_TRACE_SECONDS
+        context = SpanContext(trace_id, f"{_RANDOM.getrandbits(64) or 1:016x}", expires_at)
+        parent_span_id = parent.span_id if parent is not None else ""
+        return Span(name, kind, scope, context, parent_span_id, time.time_ns(), attributes=attributes)
 
-    def end(self, span: Span, error: str = "", **about: str | int) -> None:
-        span.ended, span.error = time.time_ns(), error
-        span.attributes.update(about)
-        self.waiting.append(span)
-        if len(self.waiting) > MOST_WAITING:
-            self.waiting.popleft()
-            self.dropped += 1
+    def end_span(self, span: Span, error: str = "", **attributes: str | int) -> None:
+        span.end_ns, span.error = time.time_ns(), error
+        span.attributes.update(attributes)
+        self.pending_spans.append(span)
+        if len(self.pending_spans) > MAX_PENDING_SPANS:
+            self.pending_spans.popleft()
+            self.dropped_spans += 1
 
     @contextmanager
-    def span(self, scope: str, name: str, kind: int, parent: Context | None, **about: str | int) -> Iterator[Span]:
+    def span(
+        self, scope: str, name: str, kind: int, parent: SpanContext | None, **attributes: str | int
+    ) -> Iterator[Span]:
         """Starts a span, makes it current inside the block, and ends it."""
-        span = self.begin(scope, name, kind, parent, **about)
-        before = current.set(span.context)
+        span = self.start_span(scope, name, kind, parent, **attributes)
+        token = current_context.set(span.context)
         error = ""
         try:
             yield span
@@ -90,64 +92,69 @@ class Tracer:
             error = f"{type(raised).__name__}: {raised}"
             raise
         finally:
-            current.reset(before)
-            self.end(span, error)
+            current_context.reset(token)
+            self.end_span(span, error)
 
 
 tracer: Tracer | None = None
 """The tracer of the process; None if tracing is off."""
-current: ContextVar[Context | None] = ContextVar("shoal-trace", default=None)
+current_context: ContextVar[SpanContext | None] = ContextVar("shoal-trace", default=None)
 endpoint = ""
 """The export endpoint, as given by the flag."""
 
 
-def export_to(url: str, service: str) -> None:
+def enable(url: str, service: str) -> None:
     """Enables tracing for the process. `assemble.telemetry.otlp_exporter` sends the spans."""
     global tracer, endpoint
     tracer, endpoint = Tracer(service), url
 
 
-def stop() -> None:
+def disable() -> None:
     global tracer, endpoint
     tracer, endpoint = None, ""
 
 
-def following() -> Context | None:
+def active_context() -> SpanContext | None:
     """Returns the span context of this task, if its trace is still extended."""
-    found = current.get()
-    return found if found is not None and is_followed(found) else None
+    context = current_context.get()
+    return context if context is not None and is_active(context) else None
 
 
-def is_followed(context: Context) -> bool:
-    return context.until > time.monotonic()
+def is_active(context: SpanContext) -> bool:
+    return context.expires_at > time.monotonic()
 
 
-def parsed(traceparent: str) -> Context | None:
+def parse_traceparent(traceparent: str) -> SpanContext | None:
     """Returns None if it is invalid, or says that the trace is not sampled."""
     parts = traceparent.strip().split("-")
     if len(parts) < 4 or (parts[0] == "00" and len(parts) != 4) or parts[0] == "ff":
         return None
-    version, trace, span, flags = parts[:4]
-    sizes = (len(version), len(trace), len(span), len(flags)) == (2, 32, 16, 2)
-    if not sizes or set(version + trace + span + flags) - _HEX or not trace.strip("0") or not span.strip("0"):
+    version, trace_id, span_id, flags = parts[:4]
+    sizes = (len(version), len(trace_id), len(span_id), len(flags)) == (2, 32, 16, 2)
+    if (
+        not sizes
+        or set(version + trace_id + span_id + flags) - _HEX
+        or not trace_id.strip("0")
+        or not span_id.strip("0")
+    ):
         return None
-    return Context(trace, span, time.monotonic() + FOLLOWED_SECONDS) if int(flags, 16) & 1 else None
+    return SpanContext(trace_id, span_id, time.monotonic() + MAX_TRACE_SECONDS) if int(flags, 16) & 1 else None
 
 
-class Changes:
+class WriteTraces:
     """Maps a write to its span, from the write until the store delivers it. Delivery comes before the writer gets its
     result.
     """
 
     def __init__(self) -> None:
-        self._written: OrderedDict[tuple[str, bytes | None], Context] = OrderedDict()
+        self._contexts: OrderedDict[tuple[str, bytes | None], SpanContext] = OrderedDict()
 
-    def writing(self, key: str, value: bytes | None, context: Context) -> None:
-        self._written[key, value] = context
-        if len(self._written) > REMEMBERED:
-            self._written.popitem(last=False)
+    def record_write(self, key: str, value: bytes | None, context: SpanContext) -> None:
+        self._contexts[key, value] = context
+        if len(self._contexts) > MAX_TRACKED_WRITES:
+            self._contexts.popitem(last=False)
 
-    def delivered(self, key: str, value: bytes | None) -> str:
+    def pop_traceparent(self, key: str, value: bytes | None) -> str:
         """Returns the traceparent of the write and removes it; empty if it is not traced."""
-        found = self._written.pop((key, value), None) if self._written else None
-        return found.traceparent if found is not None else ""
+        context = self._contexts.pop((key, value), None) if self._contexts else None
+        return context.traceparent if context is not None else ""

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 Object = dict[str, Any]
 
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CRDS_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WAIT_SECONDS = 60.0
 """The limit for waiting on the server; guards against hangs."""
 
@@ -27,13 +27,13 @@ class RequestFailed(Exception):
     """The server refused the request; `status` is its Status object."""
 
     def __init__(self, code: int, status: Any) -> None:
-        said = status.get("message") if isinstance(status, dict) else status
-        super().__init__(f"{code}: {said}")
+        message = status.get("message") if isinstance(status, dict) else status
+        super().__init__(f"{code}: {message}")
         self.code, self.status = code, status
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class AdminEndpoint:
     """A server and its administrator's credentials."""
 
     url: str
@@ -53,22 +53,22 @@ class Endpoint:
             text = answer.read()
         finally:
             connection.close()
-        found = json.loads(text) if answer.headers.get_content_type() == "application/json" else text.decode()
+        decoded = json.loads(text) if answer.headers.get_content_type() == "application/json" else text.decode()
         if answer.status >= 400:
-            raise RequestFailed(answer.status, found)
-        return found
+            raise RequestFailed(answer.status, decoded)
+        return decoded
 
 
 @dataclass(frozen=True)
-class Cluster(Endpoint):
+class Cluster(AdminEndpoint):
     name: str = ""
     kubeconfig: Path = field(default=Path())
     """A kubeconfig file for any client."""
 
     def as_dict(self) -> dict[str, str]:
         """For clients that take their settings one by one."""
-        found = {"url": self.url, "token": self.token, "ca": self.authority, "kubeconfig": str(self.kubeconfig)}
-        return {**found, "name": self.name}
+        settings = {"url": self.url, "token": self.token, "ca": self.authority, "kubeconfig": str(self.kubeconfig)}
+        return {**settings, "name": self.name}
 
     def add_nodes(self, count: int) -> list[str]:
         """Creates simulated nodes, which run pods as far as a simulated node does, and returns their names."""
@@ -79,30 +79,30 @@ class Cluster(Endpoint):
             self.request("POST", "/api/v1/nodes", node)
         return names
 
-    def add_definitions(self, definitions: Iterable[Object]) -> list[str]:
+    def add_crds(self, definitions: Iterable[Object]) -> list[str]:
         """Applies CustomResourceDefinitions, waits until they are served, and returns their names."""
         names = []
         for body in definitions:
             name = body["metadata"]["name"]
             query = "fieldManager=shoal-testing&force=true"
-            self.request("PATCH", f"{DEFINITIONS}/{name}?{query}", body, "application/apply-patch+yaml")
+            self.request("PATCH", f"{CRDS_PATH}/{name}?{query}", body, "application/apply-patch+yaml")
             names.append(name)
         for name in names:
-            self._established(name)
+            self._wait_established(name)
         return names
 
-    def _established(self, name: str) -> None:
-        end = time.monotonic() + WAIT_SECONDS
-        while time.monotonic() < end:
-            found = self.request("GET", f"{DEFINITIONS}/{name}")
-            conditions = (found.get("status") or {}).get("conditions") or ()
+    def _wait_established(self, name: str) -> None:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while time.monotonic() < deadline:
+            crd = self.request("GET", f"{CRDS_PATH}/{name}")
+            conditions = (crd.get("status") or {}).get("conditions") or ()
             if any((each["type"], each["status"]) == ("Established", "True") for each in conditions):
                 return
             time.sleep(0.01)
         raise TimeoutError(f"the definition {name} is not established: {conditions}")
 
 
-def kubeconfig(endpoint: Endpoint, name: str) -> str:
+def kubeconfig_json(endpoint: AdminEndpoint, name: str) -> str:
     """Returns JSON, which every kubeconfig reader accepts."""
     authority = base64.b64encode(endpoint.authority.encode()).decode()
     config = {

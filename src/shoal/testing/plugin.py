@@ -13,7 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from shoal.testing.cluster import Cluster
-    from shoal.testing.server import Server
+    from shoal.testing.server import ServerProcess
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -23,27 +23,29 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def shoal_server() -> Iterator[Server]:
+def shoal_server() -> Iterator[ServerProcess]:
     """One Shoal for all tests of this process; with xdist, one for each worker."""
-    from shoal.testing.server import Server  # noqa: PLC0415
+    from shoal.testing.server import ServerProcess  # noqa: PLC0415
 
-    server = Server()
+    server = ServerProcess()
     yield server
     server.stop()
 
 
 @pytest.fixture
-def shoal_clusters(shoal_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Cluster]]:
+def shoal_clusters(
+    shoal_server: ServerProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Cluster]]:
     """A function that makes clusters, `shoal_clusters(nodes=2)`; they go with the test."""
-    made: list[Cluster] = []
+    clusters: list[Cluster] = []
 
     def make(*, nodes: int = 0, profile: str = "cluster") -> Cluster:
         file = tmp_path_factory.mktemp("shoal") / "kubeconfig"
-        made.append(shoal_server.make_cluster(file, profile=profile, nodes=nodes))
-        return made[-1]
+        clusters.append(shoal_server.make_cluster(file, profile=profile, nodes=nodes))
+        return clusters[-1]
 
     yield make
-    for cluster in made:
+    for cluster in clusters:
         shoal_server.remove_cluster(cluster)
 
 
@@ -59,12 +61,12 @@ def shoal_crds(shoal_cluster: Cluster) -> Callable[..., list[str]]:
     """A function that makes the cluster serve CustomResourceDefinitions: objects, YAML files or directories of them."""
 
     def add(*sources: dict[str, Any] | str | Path) -> list[str]:
-        return shoal_cluster.add_definitions(_definitions(sources))
+        return shoal_cluster.add_crds(_read_crds(sources))
 
     return add
 
 
-def _definitions(sources: tuple[dict[str, Any] | str | Path, ...]) -> Iterator[dict[str, Any]]:
+def _read_crds(sources: tuple[dict[str, Any] | str | Path, ...]) -> Iterator[dict[str, Any]]:
     import yaml  # noqa: PLC0415
 
     for source in sources:

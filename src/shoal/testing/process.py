@@ -8,23 +8,23 @@ import json
 import sys
 from pathlib import Path
 
-from shoal.assemble.process import end_with_input, serve
-from shoal.assemble.up import Up, UpSettings, WorkersInside
+from shoal.assemble.server.hub import HubWithWorkers, InProcessWorkers, ShoalServerSettings
+from shoal.assemble.server.process import run_until_stopped, stop_on_stdin_close
 
 
 def main() -> None:
     directory = Path(sys.argv[1])
 
-    async def start() -> Up:
-        up = await Up.start(UpSettings(directory, port=0), WorkersInside())
+    async def start() -> HubWithWorkers:
+        up = await HubWithWorkers.start(ShoalServerSettings(directory, port=0), InProcessWorkers())
         server = up.hub.server
         token = (directory / "admin-token").read_text().strip()
-        said = {"url": server.url, "token": token, "authority": server.authority.certificate.decode()}
-        print(json.dumps(said), flush=True)
+        connection_info = {"url": server.url, "token": token, "authority": server.authority.certificate.decode()}
+        print(json.dumps(connection_info), flush=True)
         return up
 
-    end_with_input()
-    serve(start)
+    stop_on_stdin_close()
+    run_until_stopped(start)
 
 
 if __name__ == "__main__":

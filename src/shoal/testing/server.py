@@ -10,13 +10,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from shoal.testing.cluster import Cluster, Endpoint, kubeconfig
+from shoal.testing.cluster import AdminEndpoint, Cluster, kubeconfig_json
 
 STOP_SECONDS = 20.0
-LOGICAL = "/apis/core.shoal.dev/v1alpha1/logicalclusters"
+LOGICAL_CLUSTERS_PATH = "/apis/core.shoal.dev/v1alpha1/logicalclusters"
 
 
-class Server:
+class ServerProcess:
     def __init__(self) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="shoal-testing-", ignore_cleanup_errors=True)
         self._log = Path(self._directory.name) / "log"
@@ -33,28 +33,28 @@ class Server:
         if not line:
             self._process.wait()
             raise RuntimeError(f"shoal did not start: {self._log.read_text(errors='replace')[-2000:]}")
-        self.root = Endpoint(**json.loads(line))
-        self._numbers = itertools.count(1)
+        self.root = AdminEndpoint(**json.loads(line))
+        self._sequence = itertools.count(1)
 
     def make_cluster(self, file: Path, *, profile: str = "cluster", nodes: int = 0) -> Cluster:
         """Creates a logical cluster and writes its kubeconfig to the file."""
-        name = f"test-{os.getpid()}-{next(self._numbers)}"
+        name = f"test-{os.getpid()}-{next(self._sequence)}"
         body = {
             "apiVersion": "core.shoal.dev/v1alpha1",
             "kind": "LogicalCluster",
             "metadata": {"name": name},
             "spec": {"profile": profile},
         }
-        self.root.request("POST", LOGICAL, body)
-        made = Cluster(f"{self.root.url}/clusters/{name}", self.root.token, self.root.authority, name, file)
-        file.write_text(kubeconfig(made, name))
+        self.root.request("POST", LOGICAL_CLUSTERS_PATH, body)
+        cluster = Cluster(f"{self.root.url}/clusters/{name}", self.root.token, self.root.authority, name, file)
+        file.write_text(kubeconfig_json(cluster, name))
         file.chmod(0o600)
         if nodes:
-            made.add_nodes(nodes)
-        return made
+            cluster.add_nodes(nodes)
+        return cluster
 
     def remove_cluster(self, cluster: Cluster) -> None:
-        self.root.request("DELETE", f"{LOGICAL}/{cluster.name}")
+        self.root.request("DELETE", f"{LOGICAL_CLUSTERS_PATH}/{cluster.name}")
 
     def stop(self) -> None:
         assert self._process.stdin is not None

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.apiserver.certificates import Authority, server_context
-from shoal.apiserver.http import HttpServer, Limits
+from shoal.apiserver.http import HTTPLimits, HTTPServer
+from shoal.apiserver.pki.ca import CertificateAuthority, server_tls_context
 from shoal.objects.wire import Handler
 from tests.apiserver.http.loopback import Serve, Site, echo
 
@@ -24,9 +24,9 @@ async def serve(anyio_backend: object) -> AsyncIterator[Serve]:
     sites: list[Site] = []
 
     async def start(
-        handler: Handler | None = None, limits: Limits | None = None, tls: ssl.SSLContext | None = None
+        handler: Handler | None = None, limits: HTTPLimits | None = None, tls: ssl.SSLContext | None = None
     ) -> Site:
-        server = HttpServer(handler or echo, limits=limits or Limits())
+        server = HTTPServer(handler or echo, limits=limits or HTTPLimits())
         sites.append(Site(server, await server.start("127.0.0.1", 0, tls)))
         return sites[-1]
 
@@ -38,22 +38,22 @@ async def serve(anyio_backend: object) -> AsyncIterator[Serve]:
 
 
 @pytest.fixture(scope="session")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    made = Authority(tmp_path_factory.mktemp("tls"))
-    made.ensure_serving(["localhost", "127.0.0.1"])
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    made = CertificateAuthority(tmp_path_factory.mktemp("tls"))
+    made.ensure_serving_certificate(["localhost", "127.0.0.1"])
     return made
 
 
 @pytest.fixture(scope="session")
-def server_tls(authority: Authority) -> ssl.SSLContext:
-    return server_context(authority.directory)
+def server_tls(authority: CertificateAuthority) -> ssl.SSLContext:
+    return server_tls_context(authority.directory)
 
 
 @pytest.fixture
-def client_tls(authority: Authority, tmp_path: Path) -> Callable[..., ssl.SSLContext]:
+def client_tls(authority: CertificateAuthority, tmp_path: Path) -> Callable[..., ssl.SSLContext]:
     """A client's context that trusts the server, with a certificate of `signer` if one is given."""
 
-    def make(signer: Authority | None = None, **subject: object) -> ssl.SSLContext:
+    def make(signer: CertificateAuthority | None = None, **subject: object) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=str(authority.directory / "ca.crt"))
         context.verify_flags |= ssl.VERIFY_X509_STRICT
         if signer is not None:

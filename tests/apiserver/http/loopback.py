@@ -7,16 +7,16 @@ import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from shoal.apiserver.http import HttpServer
+from shoal.apiserver.http import HTTPServer
 from shoal.objects.wire import Request, Response
 
 GET = b"GET %b HTTP/1.1\r\nHost: shoal\r\n\r\n"
-PATIENCE = 10.0
+TIMEOUT_SECONDS = 10.0
 """Seconds until a test that waits for the server fails."""
 
 
 @dataclass
-class Received:
+class ReceivedResponse:
     status: int
     headers: dict[str, str]
     body: bytes
@@ -29,19 +29,19 @@ class Client:
     def send(self, data: bytes) -> None:
         self.writer.write(data)
 
-    async def get(self, path: bytes = b"/") -> Received:
+    async def get(self, path: bytes = b"/") -> ReceivedResponse:
         self.send(GET % path)
         return await self.receive()
 
-    async def head(self) -> Received:
+    async def head(self) -> ReceivedResponse:
         """Status and headers of the next answer, its body left unread."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             opening = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = opening.strip().split("\r\n")
         pairs = [line.split(": ", 1) for line in lines]
-        return Received(int(first.split(" ")[1]), {name.lower(): value for name, value in pairs}, b"")
+        return ReceivedResponse(int(first.split(" ")[1]), {name.lower(): value for name, value in pairs}, b"")
 
-    async def receive(self) -> Received:
+    async def receive(self) -> ReceivedResponse:
         received = await self.head()
         if "content-length" in received.headers:
             received.body = await self.reader.readexactly(int(received.headers["content-length"]))
@@ -51,7 +51,7 @@ class Client:
         return received
 
     async def chunk(self) -> bytes:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             size = int(await self.reader.readline(), 16)
             piece = await self.reader.readexactly(size)
             assert await self.reader.readexactly(2) == b"\r\n"
@@ -59,7 +59,7 @@ class Client:
 
     async def rest(self) -> bytes:
         """Everything until the server closes."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return await self.reader.read()
 
     async def close(self) -> None:
@@ -70,7 +70,7 @@ class Client:
 class Site:
     """One running server and the clients a test opened to it."""
 
-    def __init__(self, server: HttpServer, port: int) -> None:
+    def __init__(self, server: HTTPServer, port: int) -> None:
         self.server, self.port = server, port
         self.clients: list[Client] = []
 
@@ -89,6 +89,6 @@ def echo(request: Request) -> Response:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)

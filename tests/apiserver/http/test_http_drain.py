@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.apiserver.certificates import Authority, server_context
+from shoal.apiserver.pki.ca import CertificateAuthority, server_tls_context
 from shoal.objects.wire import Request, Response, Sink, StreamResponse
 from tests.apiserver.http.loopback import GET, Serve, until
 
@@ -63,7 +63,7 @@ async def test_who_has_connected_may_still_ask(serve: Serve, server_tls: ssl.SSL
     site = await serve(tls=server_tls)
     fresh, used = await site.connect(client_tls()), await site.connect(client_tls())
     assert (await used.get()).status == 200
-    stopping = asyncio.create_task(site.server.stop(10.0, linger=60.0))
+    stopping = asyncio.create_task(site.server.stop(10.0, linger_seconds=60.0))
     await asyncio.sleep(0.02)
     with pytest.raises(ConnectionRefusedError):
         await site.connect(client_tls())
@@ -76,7 +76,7 @@ async def test_who_has_connected_may_still_ask(serve: Serve, server_tls: ssl.SSL
 
 
 async def test_streams_end_bit_by_bit_and_none_is_cut(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.apiserver.http.server._STREAMS_AT_ONCE", 2)
+    monkeypatch.setattr("shoal.apiserver.http.server._STREAMS_PER_BATCH", 2)
     sinks: list[Sink] = []
     ended: list[int] = []
 
@@ -106,15 +106,15 @@ async def test_streams_end_bit_by_bit_and_none_is_cut(serve: Serve, monkeypatch:
 
 
 async def test_new_connections_get_the_new_certificate_and_old_ones_stay(serve: Serve, tmp_path: Path) -> None:
-    old, new = Authority(tmp_path / "old"), Authority(tmp_path / "new")
+    old, new = CertificateAuthority(tmp_path / "old"), CertificateAuthority(tmp_path / "new")
     for authority in (old, new):
-        authority.ensure_serving(["localhost"])
+        authority.ensure_serving_certificate(["localhost"])
     trusting = {each: ssl.create_default_context(cadata=each.certificate.decode()) for each in (old, new)}
-    site = await serve(lambda request: Response(200, b"ok"), tls=server_context(old.directory))
+    site = await serve(lambda request: Response(200, b"ok"), tls=server_tls_context(old.directory))
     before = await site.connect(trusting[old])
     assert (await before.get()).body == b"ok"
     for _ in range(3):
-        site.server.renew(server_context(new.directory))
+        site.server.set_ssl_context(server_tls_context(new.directory))
     after = await site.connect(trusting[new])
     assert (await after.get()).body == b"ok"
     assert (await before.get()).body == b"ok"

@@ -11,11 +11,11 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.apiserver.http import HttpServer, Limits
+from shoal.apiserver.http import HTTPLimits, HTTPServer
 from shoal.objects.wire import Answer, Request, Response, Sink, StreamResponse
 from tests.apiserver.http.loopback import GET, Client
 
-LIMITS = Limits(max_body=2000, max_header_bytes=1000)
+LIMITS = HTTPLimits(max_body_bytes=2000, max_header_bytes=1000)
 
 VALID = [
     GET % b"/sync",
@@ -44,7 +44,7 @@ def handler(request: Request) -> object:
 
 async def converse(slices: list[bytes]) -> bytes:
     """Sends the slices on one connection and returns all it got; then another client must be served."""
-    server = HttpServer(handler, limits=LIMITS)  # type: ignore[arg-type]
+    server = HTTPServer(handler, limits=LIMITS)  # type: ignore[arg-type]
     port = await server.start("127.0.0.1", 0)
     client = Client(*await asyncio.open_connection("127.0.0.1", port))
     got = b""

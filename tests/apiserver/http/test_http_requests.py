@@ -8,8 +8,8 @@ import json
 
 import pytest
 
-from shoal.apiserver.http import Limits
-from shoal.apiserver.http.reading import Incoming, RequestReader
+from shoal.apiserver.http import HTTPLimits
+from shoal.apiserver.http.parser import ParsedRequest, RequestParser
 from shoal.objects.wire import Answer, Request, Response
 from tests.apiserver.http.loopback import GET, Serve, Site, until
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 HELLO = GET % b"/hello"
 
 
-async def refused(site: Site, data: bytes) -> tuple[int, str, str]:
+async def rejection(site: Site, data: bytes) -> tuple[int, str, str]:
     """Code, reason and message of the Status that ends the connection."""
     client = await site.connect()
     client.send(data)
@@ -106,11 +106,11 @@ async def test_no_continue_for_a_body_that_comes_anyway(serve: Serve) -> None:
 
 
 def test_nothing_is_read_after_a_request_that_closes() -> None:
-    reader = RequestReader(Limits(), "", None)
+    reader = RequestParser(HTTPLimits(), "", None)
     reader.feed(HELLO + b"GET /last HTTP/1.0\r\n\r\nnonsense")
     reader.feed(HELLO)
-    assert [item.request.path for item in reader.ready if isinstance(item, Incoming)] == ["/hello", "/last"]
-    assert len(reader.ready) == 2
+    assert [item.request.path for item in reader.parsed if isinstance(item, ParsedRequest)] == ["/hello", "/last"]
+    assert len(reader.parsed) == 2
 
 
 async def test_pipelining_is_held_back_while_a_request_is_under_way(serve: Serve) -> None:
@@ -163,10 +163,10 @@ async def test_request_line_and_headers_reach_the_handler(serve: Serve) -> None:
     for _ in range(3):
         assert (await client.receive()).status == 200
     first, absolute, bare = seen
-    assert (first.path, first.query, first.remote) == ("/api/v1/näme/x", "watch=1&x=%20", "127.0.0.1")
+    assert (first.path, first.query, first.remote_addr) == ("/api/v1/näme/x", "watch=1&x=%20", "127.0.0.1")
     assert first.headers == {"host": "a", "impersonate-group": "one, two", "x-latin": "é"}
     assert first.header_list("impersonate-group") == ["one", "two"]
-    assert (absolute.path, absolute.query, absolute.repeated) == ("/abs", "y=1", ())
+    assert (absolute.path, absolute.query, absolute.raw_headers) == ("/abs", "y=1", ())
     assert bare.path == "/"
     assert first.certificate is None
 
@@ -198,7 +198,7 @@ async def test_request_line_and_headers_reach_the_handler(serve: Serve) -> None:
 )
 async def test_what_cannot_be_read_is_refused(serve: Serve, request_bytes: bytes, answer: tuple[int, str, str]) -> None:
     site = await serve()
-    assert await refused(site, request_bytes) == answer
+    assert await rejection(site, request_bytes) == answer
     assert (await (await site.connect()).get(b"/next")).body == b"GET /next? "
 
 
@@ -219,13 +219,13 @@ async def test_refusal_waits_for_the_answers_before_it(serve: Serve) -> None:
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 11\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\nb\r\n"])
 async def test_body_over_the_limit_is_refused(serve: Serve, framing: bytes) -> None:
-    site = await serve(limits=Limits(max_body=10))
+    site = await serve(limits=HTTPLimits(max_body_bytes=10))
     too_large = (413, "RequestEntityTooLarge", "Request entity too large: limit is 10")
-    assert await refused(site, b"POST / HTTP/1.1\r\nHost: a\r\n" + framing + b"01234567890") == too_large
+    assert await rejection(site, b"POST / HTTP/1.1\r\nHost: a\r\n" + framing + b"01234567890") == too_large
 
 
 async def test_body_at_the_limit_is_taken(serve: Serve) -> None:
-    client = await (await serve(limits=Limits(max_body=10))).connect()
+    client = await (await serve(limits=HTTPLimits(max_body_bytes=10))).connect()
     client.send(b"POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789")
     assert (await client.receive()).body == b"POST /p? 0123456789"
 
@@ -241,7 +241,7 @@ async def test_body_at_the_limit_is_taken(serve: Serve) -> None:
     ids=["target", "header", "headers", "trailer"],
 )
 async def test_unfinished_headers_over_the_limit_are_refused(serve: Serve, head: bytes) -> None:
-    site = await serve(limits=Limits(max_header_bytes=1000))
+    site = await serve(limits=HTTPLimits(max_header_bytes=1000))
     client = await site.connect()
     for at in range(0, len(head), 100):
         client.send(head[at : at + 100])
@@ -252,10 +252,10 @@ async def test_unfinished_headers_over_the_limit_are_refused(serve: Serve, head:
 
 
 async def test_finished_headers_over_the_limit_are_refused(serve: Serve) -> None:
-    site = await serve(limits=Limits(max_header_bytes=1000))
+    site = await serve(limits=HTTPLimits(max_header_bytes=1000))
     just, over = (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * size + b"\r\n\r\n" for size in (900, 1000))
     too_large = (431, "RequestHeaderFieldsTooLarge", "request headers too large: limit is 1000")
-    assert await refused(site, over) == too_large
+    assert await rejection(site, over) == too_large
     client = await site.connect()
     client.send(just * 3)
     assert [(await client.receive()).status for _ in range(3)] == [200] * 3
@@ -267,7 +267,7 @@ async def test_finished_headers_over_the_limit_are_refused(serve: Serve) -> None
     ids=["none", "head", "body"],
 )
 async def test_half_sent_request_is_cut(serve: Serve, part: bytes) -> None:
-    site = await serve(limits=Limits(header_timeout=0.05, body_timeout=0.05))
+    site = await serve(limits=HTTPLimits(header_timeout=0.05, body_timeout=0.05))
     client = await site.connect()
     client.send(part)
     with contextlib.suppress(ConnectionResetError):
@@ -275,7 +275,7 @@ async def test_half_sent_request_is_cut(serve: Serve, part: bytes) -> None:
 
 
 async def test_idle_connection_is_closed(serve: Serve) -> None:
-    client = await (await serve(limits=Limits(idle_timeout=0.05))).connect()
+    client = await (await serve(limits=HTTPLimits(idle_timeout=0.05))).connect()
     assert (await client.get()).status == 200
     assert await client.rest() == b""
 
@@ -285,12 +285,12 @@ async def test_slow_handler_outlives_every_timeout(serve: Serve) -> None:
         await asyncio.sleep(0.15)
         return Response(200, b"late")
 
-    limits = Limits(header_timeout=0.03, body_timeout=0.03, idle_timeout=0.03)
+    limits = HTTPLimits(header_timeout=0.03, body_timeout=0.03, idle_timeout=0.03)
     assert (await (await (await serve(handler, limits)).connect()).get()).body == b"late"
 
 
 async def test_connections_over_the_limit_are_closed(serve: Serve) -> None:
-    site = await serve(limits=Limits(max_connections=1))
+    site = await serve(limits=HTTPLimits(max_connections=1))
     first = await site.connect()
     assert (await first.get()).status == 200
     second = await site.connect()

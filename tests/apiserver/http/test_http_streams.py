@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from shoal.apiserver.http import Limits
-from shoal.apiserver.http.encoding import BATCH
+from shoal.apiserver.http import HTTPLimits
+from shoal.apiserver.http.encoding import WRITE_BATCH_BYTES
 from shoal.objects.errors import Expired
 from shoal.objects.wire import Answer, Request, Response, Sink, StreamResponse
 from tests.apiserver.http.loopback import GET, Client, Serve, Site, echo, until
@@ -34,7 +34,7 @@ class Watches:
         self.closed += 1
 
 
-async def watching(site: Site, version: bytes = b"1.1") -> Client:
+async def open_watch(site: Site, version: bytes = b"1.1") -> Client:
     client = await site.connect()
     client.send(b"GET /watch HTTP/%b\r\nHost: a\r\n\r\n" % version)
     assert (await client.head()).status == 200
@@ -43,7 +43,7 @@ async def watching(site: Site, version: bytes = b"1.1") -> Client:
 
 async def test_pieces_of_one_tick_are_one_chunk_and_the_end_is_proper(serve: Serve) -> None:
     watches = Watches()
-    client = await watching(await serve(watches))
+    client = await open_watch(await serve(watches))
     (sink,) = watches.sinks
     for piece in (b"one\n", b"", b"two\n"):
         sink.write(piece)
@@ -72,7 +72,7 @@ async def test_stream_written_and_closed_at_once(serve: Serve) -> None:
 
 async def test_http_1_0_stream_is_plain_and_ends_with_the_connection(serve: Serve) -> None:
     watches = Watches()
-    client = await watching(await serve(watches), b"1.0\r\nConnection: keep-alive")
+    client = await open_watch(await serve(watches), b"1.0\r\nConnection: keep-alive")
     watches.sinks[0].write(b"abc")
     watches.sinks[0].close()
     assert await client.rest() == b"abc"
@@ -95,11 +95,11 @@ async def test_start_that_fails_is_answered_as_an_error(serve: Serve) -> None:
 
 async def test_disconnect_closes_the_sink_once(serve: Serve) -> None:
     watches = Watches()
-    client = await watching(await serve(watches))
+    client = await open_watch(await serve(watches))
     await client.close()
     await until(lambda: watches.closed > 0)
     sink = watches.sinks[0]
-    assert (sink.closed, sink.pending) == (True, 0)
+    assert (sink.closed, sink.pending_bytes) == (True, 0)
     sink.write(b"x")
     sink.close()
     sink.abort()
@@ -111,7 +111,7 @@ async def test_disconnect_closes_the_sink_once(serve: Serve) -> None:
 
 async def test_aborted_stream_is_seen_as_broken(serve: Serve) -> None:
     watches = Watches()
-    client = await watching(await serve(watches))
+    client = await open_watch(await serve(watches))
     watches.sinks[0].write(b"x")
     await client.chunk()
     watches.sinks[0].abort()
@@ -122,8 +122,8 @@ async def test_aborted_stream_is_seen_as_broken(serve: Serve) -> None:
 
 async def test_slow_reader_is_cut_while_others_are_served(serve: Serve) -> None:
     watches = Watches()
-    site = await serve(watches, Limits(max_pending=100_000))
-    slow, fast = await watching(site), await watching(site)
+    site = await serve(watches, HTTPLimits(max_pending_bytes=100_000))
+    slow, fast = await open_watch(site), await open_watch(site)
     slow.writer.transport.pause_reading()  # type: ignore[attr-defined]
     event, sent = b"x" * 50_000, 0
     lagging, reading = watches.sinks
@@ -133,7 +133,7 @@ async def test_slow_reader_is_cut_while_others_are_served(serve: Serve) -> None:
         sent += 1
         assert sent < 2000
         assert await fast.chunk() == event
-    assert (watches.closed, reading.closed, lagging.pending) == (1, False, 0)
+    assert (watches.closed, reading.closed, lagging.pending_bytes) == (1, False, 0)
     assert (await (await site.connect()).get(b"/other")).body == b"GET /other? "
 
 
@@ -146,16 +146,16 @@ async def test_first_burst_may_be_larger_than_the_limit(serve: Serve) -> None:
         for piece in burst:
             sink.write(piece)
 
-    site = await serve(lambda _: StreamResponse(200, start), Limits(max_pending=1000))
+    site = await serve(lambda _: StreamResponse(200, start), HTTPLimits(max_pending_bytes=1000))
     client = await site.connect()
     client.send(GET % b"/")
     await until(lambda: len(kept) == 1)
     await asyncio.sleep(0.02)
     kept[0].write(b"tail")
     assert not kept[0].closed
-    assert kept[0].pending > 1_000_000
+    assert kept[0].pending_bytes > 1_000_000
     (connection,) = site.server._connections
-    assert connection._transport.get_write_buffer_size() < 4 * BATCH
+    assert connection._transport.get_write_buffer_size() < 4 * WRITE_BATCH_BYTES
     kept[0].close()
     assert (await client.receive()).body == b"".join(burst) + b"tail"
 
@@ -169,7 +169,7 @@ async def test_stop_ends_streams_and_idle_connections_and_lets_requests_finish(s
         return Response(200, b"done")
 
     site = await serve(lambda request: slow() if request.path == "/slow" else watches(request))
-    idle, watcher, busy = await site.connect(), await watching(site), await site.connect()
+    idle, watcher, busy = await site.connect(), await open_watch(site), await site.connect()
     assert (await idle.get()).status == 200
     watches.sinks[0].write(b"last")
     busy.send(GET % b"/slow")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.apiserver.certificates import Authority
-from shoal.apiserver.http import Limits
+from shoal.apiserver.http import HTTPLimits
+from shoal.apiserver.pki.ca import CertificateAuthority
 from shoal.objects.wire import Request, Response, Sink, StreamResponse
 from tests.apiserver.http.loopback import GET, Serve
 
@@ -19,12 +19,12 @@ pytestmark = pytest.mark.anyio
 ClientTLS = Callable[..., ssl.SSLContext]
 
 
-def who(request: Request) -> Response:
+def echo_identity(request: Request) -> Response:
     return Response(200, repr(request.certificate).encode())
 
 
 async def test_client_certificate_is_seen(
-    serve: Serve, authority: Authority, server_tls: ssl.SSLContext, client_tls: ClientTLS
+    serve: Serve, authority: CertificateAuthority, server_tls: ssl.SSLContext, client_tls: ClientTLS
 ) -> None:
     seen: list[Request] = []
 
@@ -48,7 +48,7 @@ async def test_no_certificate_is_fine_and_http_1_1_is_agreed_on(
 ) -> None:
     tls = client_tls()
     tls.set_alpn_protocols(["h2", "http/1.1"])
-    client = await (await serve(who, tls=server_tls)).connect(tls)
+    client = await (await serve(echo_identity, tls=server_tls)).connect(tls)
     assert (await client.get()).body == b"None"
     assert client.writer.get_extra_info("ssl_object").selected_alpn_protocol() == "http/1.1"
 
@@ -56,8 +56,10 @@ async def test_no_certificate_is_fine_and_http_1_1_is_agreed_on(
 async def test_certificate_of_a_foreign_authority_is_refused(
     serve: Serve, server_tls: ssl.SSLContext, client_tls: ClientTLS, tmp_path: Path
 ) -> None:
-    site = await serve(who, tls=server_tls)
-    foreign = client_tls(Authority(tmp_path / "foreign"), common_name="admin", organizations=["system:masters"])
+    site = await serve(echo_identity, tls=server_tls)
+    foreign = client_tls(
+        CertificateAuthority(tmp_path / "foreign"), common_name="admin", organizations=["system:masters"]
+    )
     with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
         await (await site.connect(foreign)).get()
     assert (await (await site.connect(client_tls())).get()).status == 200
@@ -66,7 +68,7 @@ async def test_certificate_of_a_foreign_authority_is_refused(
 async def test_plain_bytes_on_the_tls_port_hurt_nobody(
     serve: Serve, server_tls: ssl.SSLContext, client_tls: ClientTLS
 ) -> None:
-    site = await serve(who, tls=server_tls)
+    site = await serve(echo_identity, tls=server_tls)
     plain = await site.connect()
     plain.send(GET % b"/")
     await plain.rest()
@@ -81,7 +83,7 @@ async def test_large_body_and_stream_through_tls(
         lambda request: (
             StreamResponse(200, sinks.append) if request.path == "/watch" else Response(200, [b"z" * 4000] * 1000)
         ),
-        Limits(max_pending=200_000),
+        HTTPLimits(max_pending_bytes=200_000),
         server_tls,
     )
     large, slow = await site.connect(client_tls()), await site.connect(client_tls())
@@ -100,7 +102,7 @@ async def test_large_body_and_stream_through_tls(
 async def test_refusal_arrives_although_the_body_was_not_read(
     serve: Serve, server_tls: ssl.SSLContext, client_tls: ClientTLS
 ) -> None:
-    client = await (await serve(limits=Limits(max_body=1000), tls=server_tls)).connect(client_tls())
+    client = await (await serve(limits=HTTPLimits(max_body_bytes=1000), tls=server_tls)).connect(client_tls())
     client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\n\r\n" + b"x" * 900_000)
     assert (await client.receive()).status == 413
 

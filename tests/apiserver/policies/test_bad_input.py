@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from tests.apiserver.policies.cases import CONFIG_MAPS, HEAVY, LOOP, REGISTRATION, Case, Object, check, patch, register
-from tests.apiserver.policies.wrong import MATCH
+from tests.apiserver.policies.invalid_specs import MATCH
 from tests.serving import Cluster, Server, config_map, fresh_cluster
 
 VALIDATING, MUTATING = f"{REGISTRATION}/validatingadmissionpolicies", f"{REGISTRATION}/mutatingadmissionpolicies"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apiserver.policies import cases, wrong
+from tests.apiserver.policies import cases, invalid_specs
 from tests.serving import Cluster
 
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
@@ -38,10 +38,13 @@ def test_answers(ruled: Cluster, name: str) -> None:
 
 def test_what_is_wrong_is_refused(ruled: Cluster) -> None:
     """In which words, `tests/real/test_policies.py` compares."""
-    kinds = {"validatingadmissionpolicies": wrong.VALIDATING, "mutatingadmissionpolicies": wrong.MUTATING}
-    kinds["validatingadmissionpolicybindings"] = wrong.BINDINGS
+    kinds = {
+        "validatingadmissionpolicies": invalid_specs.VALIDATING,
+        "mutatingadmissionpolicies": invalid_specs.MUTATING,
+    }
+    kinds["validatingadmissionpolicybindings"] = invalid_specs.BINDINGS
     for plural, table in kinds.items():
         for name, spec in table.items():
-            given = spec if plural.endswith("bindings") else {**wrong.MATCH, **spec}
+            given = spec if plural.endswith("bindings") else {**invalid_specs.MATCH, **spec}
             answer = ruled.post(f"{cases.REGISTRATION}/{plural}", {"metadata": {"name": name}, "spec": given})
-            assert (name, answer.status) == (name, 201 if name in wrong.FINE else 422)
+            assert (name, answer.status) == (name, 201 if name in invalid_specs.FINE else 422)

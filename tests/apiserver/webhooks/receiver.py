@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from shoal.apiserver.certificates import Authority, server_context
+from shoal.apiserver.pki.ca import CertificateAuthority, server_tls_context
 from tests.serving import HANG, Cluster
 
 Object = dict[str, Any]
@@ -25,8 +25,8 @@ Reply = Callable[[Object], bytes | Object]
 
 class Receiver:
     def __init__(self, directory: Path) -> None:
-        authority = Authority(directory)
-        authority.ensure_serving(["127.0.0.1", SERVICE])
+        authority = CertificateAuthority(directory)
+        authority.ensure_serving_certificate(["127.0.0.1", SERVICE])
         self.bundle = base64.b64encode(authority.certificate).decode()
         self.replies: dict[str, Reply] = {}
         self.statuses: dict[str, int] = {}
@@ -39,7 +39,7 @@ class Receiver:
         """Ends the waiting of those that hang."""
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
-        self._server.socket = server_context(directory).wrap_socket(
+        self._server.socket = server_tls_context(directory).wrap_socket(
             self._server.socket, server_side=True, do_handshake_on_connect=False
         )
         self.port = self._server.server_port

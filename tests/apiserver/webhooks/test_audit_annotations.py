@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from shoal.apiserver.audit.settings import AuditSettings, open_audit
+from shoal.apiserver.audit.config import AuditConfig, open_auditor
 from shoal.clock import SystemClock
 from tests.apiserver.webhooks.receiver import CONFIG_MAPS, Hooks, add, patch, reviewed
 from tests.serving import config_map
@@ -21,7 +21,7 @@ def test_annotations_of_a_write(hooks: Hooks, tmp_path: Path) -> None:
         hooks.hook("no", lambda review: reviewed(review, allowed=review["request"]["name"] != "b")),
     )
     app = hooks.cluster.server.shoal.server.app
-    audit = open_audit(AuditSettings(str(tmp_path / "audit.log")), SystemClock())
+    audit = open_auditor(AuditConfig(str(tmp_path / "audit.log")), SystemClock())
     assert audit is not None
     app._audit = audit
     try:

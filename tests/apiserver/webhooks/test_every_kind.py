@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.test_kinds_every import KINDS, identity, paths, sample
+from tests.apiserver.test_every_kind import KINDS, identity, paths, sample
 from tests.apiserver.webhooks.receiver import Hooks, Receiver, add, allow, patch, rule
 from tests.serving import Cluster, Server, fresh_cluster
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from shoal.apiserver.audit.settings import AuditSettings, open_audit
+from shoal.apiserver.audit.config import AuditConfig, open_auditor
 from shoal.clock import SystemClock
 from tests.apiserver.policies.cases import Case, apply, check, condition, patch, register, write
 from tests.apiserver.webhooks.receiver import CONFIG_MAPS, Hooks, Reply, allow
@@ -96,7 +96,7 @@ def test_what_policies_leave_in_the_audit_log(hooks: Hooks, tmp_path: Path) -> N
     case = Case({**check("false", message="a < b"), "auditAnnotations": annotations}, {"validationActions": ["Audit"]})
     register(hooks.cluster, "notes", case, "validating")
     app = hooks.cluster.server.shoal.server.app
-    audit = open_audit(AuditSettings(str(tmp_path / "audit.log")), SystemClock())
+    audit = open_auditor(AuditConfig(str(tmp_path / "audit.log")), SystemClock())
     assert audit is not None
     app._audit = audit
     try:

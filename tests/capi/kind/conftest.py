@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.capi.kind.place import Place
-from tests.capi.kind.standin import Standin
+from tests.capi.kind.fake_kind import Standin
+from tests.capi.kind.kind_environment import Place
 from tests.controlplane.world import world
 
 

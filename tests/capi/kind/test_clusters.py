@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from shoal.capi.informers import CLUSTERS, SECRETS
 from shoal.capi.providers.kind.controller import KIND_CLUSTERS
-from shoal.capi.resources import CLUSTERS, SECRETS
-from tests.capi.kind.place import Place, condition, kind_cluster
-from tests.capi.kind.standin import Standin
+from tests.capi.kind.fake_kind import Standin
+from tests.capi.kind.kind_environment import Place, condition, kind_cluster
 from tests.capi.kind.test_kinds import EXAMPLES
 from tests.controlplane.world import world
 
@@ -88,12 +88,12 @@ async def test_a_paused_cluster_holds_its_kind_cluster(still: Place) -> None:
     still.start(core=True)
     await apply(still)
     await still.ready("team-a")
-    await still.client.merge(CLUSTERS, "team-a", {"spec": {"paused": True}}, "default")
+    await still.client.merge_patch(CLUSTERS, "team-a", {"spec": {"paused": True}}, "default")
     await still.says("team-a", "Paused", "Paused")
     await still.merge("team-a", {"spec": {"kubernetesVersion": "1.35"}})
     await still.step(60)
     await still.until(lambda: still.standin.calls()[-1] == "get clusters")
     assert len(still.standin.calls("create")) == 1
-    await still.client.merge(CLUSTERS, "team-a", {"spec": {"paused": False}}, "default")
+    await still.client.merge_patch(CLUSTERS, "team-a", {"spec": {"paused": False}}, "default")
     await still.until(lambda: len(still.standin.calls("create")) == 2)
     await still.ready("team-a")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from shoal.capi.providers.kind.answers import Problem
 from shoal.capi.providers.kind.command import KindCommand
-from tests.capi.kind.standin import Standin
+from shoal.capi.providers.kind.errors import KindError
+from tests.capi.kind.fake_kind import Standin
 from tests.capi.kind.test_crashes import commands_running
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +43,7 @@ async def test_kind_never_sees_the_kubeconfig_of_the_user(standin: Standin, tmp_
 async def test_every_line_is_heard_and_the_last_ones_are_kept(standin: Standin) -> None:
     lines: list[str] = []
     noisy = 'i=0; while [ $i -lt 500 ]; do echo " line $i" >&2; i=$((i+1)); done; echo "ERROR: it broke" >&2; exit 1'
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(KindError) as raised:
         await scripted(standin, noisy).create("a", {}, lines.append)
     assert lines[:2] == ["line 0", "line 1"]
     assert len(lines) == 501
@@ -62,7 +62,7 @@ async def test_a_line_without_end_and_bytes_that_are_no_text(standin: Standin) -
 async def test_a_process_that_is_not_wanted_ends_with_its_children(
     standin: Standin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal.capi.providers.kind.command.END_SECONDS", 0.1)
+    monkeypatch.setattr("shoal.capi.providers.kind.command.TERMINATE_SECONDS", 0.1)
     up = asyncio.Event()
     command = scripted(standin, f"trap '' TERM; sleep 1000.{os.getpid()} & echo up >&2; wait; wait")
     task = asyncio.create_task(command.create("a", {}, lambda line: up.set()))
@@ -99,16 +99,16 @@ async def test_kind_does_not_outlive_a_shoal_that_is_killed(standin: Standin) ->
 async def test_a_kind_that_takes_too_long(standin: Standin) -> None:
     scripted(standin, "exec sleep 1000")
     command = KindCommand(
-        environment={**standin.environment, "PATH": f"{standin.path}:{os.environ['PATH']}"}, seconds=0.2
+        environment={**standin.environment, "PATH": f"{standin.path}:{os.environ['PATH']}"}, timeout=0.2
     )
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(KindError) as raised:
         await command.clusters()
     assert (raised.value.reason, raised.value.message) == ("TimedOut", "kind get clusters did not end within 0 s")
 
 
 async def test_the_engine_that_was_chosen_has_to_be_there(standin: Standin) -> None:
     command = KindCommand(engine="podman", environment=standin.environment)
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(KindError) as raised:
         await command.clusters()
     assert raised.value.reason == "EngineNotFound"
     assert raised.value.message == "the container engine podman was not found: install it where Shoal runs"
@@ -119,11 +119,11 @@ async def test_the_engine_that_was_chosen_has_to_be_there(standin: Standin) -> N
 
 
 async def test_a_kind_that_cannot_be_run(standin: Standin) -> None:
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(KindError) as raised:
         await KindCommand("nokind", environment=standin.environment).clusters()
     assert raised.value.reason == "KindNotFound"
     standin.program.write_text("no program")
     assert standin.program.stat().st_mode & stat.S_IXUSR
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(KindError) as raised:
         await KindCommand(environment=standin.environment).clusters()
     assert "Exec format error" in raised.value.message

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from shoal.capi.providers.kind.identity import marker_of
-from shoal.capi.resources import CLUSTERS, SECRETS
-from shoal.client.requests import Kind
-from shoal.kinds import capi, kindcluster
-from tests.capi.kind.place import Place, kind_cluster
-from tests.capi.places import Cut
+from shoal.capi.informers import CLUSTERS, SECRETS
+from shoal.capi.providers.kind.identity import owner_uid_of
+from shoal.client.rest import GroupVersionResource
+from shoal.kinds.clusterapi import capi, kindcluster
+from tests.capi.crashable_server import Cut
+from tests.capi.kind.kind_environment import Place, kind_cluster
 from tests.controlplane.world import CLUSTERS as LOGICAL_CLUSTERS
 
 Object = dict[str, Any]
-NODES = Kind("", "v1", "nodes", namespaced=False)
+NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +52,7 @@ async def _settled(place: Place) -> None:
     """Ready, or gone."""
 
     async def look() -> bool:
-        if await place.world.gone(place.client, _KINDS, "a", "default"):
+        if await place.world.is_gone(place.client, _KINDS, "a", "default"):
             return True
         obj = await place.get("a")
         return "deletionTimestamp" not in obj["metadata"] and bool((obj.get("status") or {}).get("ready"))
@@ -60,7 +60,7 @@ async def _settled(place: Place) -> None:
     await place.eventually(look)
 
 
-_KINDS = Kind(kindcluster.GROUP, kindcluster.VERSION, kindcluster.PLURAL)
+_KINDS = GroupVersionResource(kindcluster.GROUP, kindcluster.VERSION, kindcluster.PLURAL)
 
 
 async def owned(place: Place) -> Object:
@@ -181,15 +181,15 @@ async def test_after_an_interruption_the_cluster_itself_tells_whose_it_is(still:
     await still.client.create(
         LOGICAL_CLUSTERS, {"apiVersion": "core.shoal.dev/v1alpha1", "kind": "LogicalCluster", **body}
     )
-    label = {kindcluster.MARKER: obj["metadata"]["uid"]} if marked else {}
-    await still.client.at("inside").create(NODES, {"metadata": {"name": "a-control-plane", "labels": label}})
+    label = {kindcluster.OWNER_NODE_LABEL: obj["metadata"]["uid"]} if marked else {}
+    await still.client.in_cluster("inside").create(NODES, {"metadata": {"name": "a-control-plane", "labels": label}})
     server = still.world.server
     authority = base64.b64encode(server.authority.certificate).decode()
     text = capi.kubeconfig("kind-a", f"{server.url}/clusters/inside", authority, "admin")
     # By the real clock, the certificates of a server whose clock stands still have expired.
     text = text.replace("    server:", "    insecure-skip-tls-verify: true\n    server:")
     still.standin.make("a", text)
-    assert await marker_of(text) == (obj["metadata"]["uid"] if marked else "")
+    assert await owner_uid_of(text) == (obj["metadata"]["uid"] if marked else "")
     still.start()
     if marked:
         await whole(still)

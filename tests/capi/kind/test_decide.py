@@ -11,36 +11,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.capi.providers.kind.answers import Problem, failure
 from shoal.capi.providers.kind.decide import decide
-from shoal.capi.providers.kind.kubeconfigs import Access
-from shoal.capi.providers.kind.status import Event, claim_of, failed_again, recorded, resting
+from shoal.capi.providers.kind.errors import KindError, command_error
+from shoal.capi.providers.kind.kubeconfig_secrets import KubeconfigAccess
+from shoal.capi.providers.kind.status import HistoryEntry, append_history, claim_of, next_retry, retry_wait
 from shoal.capi.providers.kind.steps import (
-    Cancel,
-    Create,
-    Fetch,
-    Fetched,
-    Listing,
-    Look,
-    Mark,
-    Marked,
-    Patch,
-    Remove,
-    Snapshot,
-    Step,
-    Wait,
-    Work,
-    Write,
+    CancelJob,
+    CreateCluster,
+    DeleteCluster,
+    FetchedKubeconfig,
+    FetchKubeconfig,
+    JobState,
+    KindClusterList,
+    KindClusterSnapshot,
+    KindStep,
+    ListClusters,
+    OwnerMarker,
+    PatchObject,
+    ReadOwner,
+    WaitForChange,
     WriteSecret,
+    WriteStatus,
 )
-from shoal.kinds import kindcluster
-from tests.capi.kind.place import condition, kind_cluster
+from shoal.kinds.clusterapi import kindcluster
+from tests.capi.kind.kind_environment import condition, kind_cluster
 
 Object = dict[str, Any]
 
 NOW = "2026-01-01T00:00:00Z"
-DOWN = Problem("EngineUnavailable", "the engine is down")
-OURS, OTHERS = Access("text", "1", "127.0.0.1", 6443), Access("text", "2", "127.0.0.1", 6443)
+DOWN = KindError("EngineUnavailable", "the engine is down")
+OURS, OTHERS = KubeconfigAccess("text", "1", "127.0.0.1", 6443), KubeconfigAccess("text", "2", "127.0.0.1", 6443)
 
 
 def an_object(claim: Object | None = None, *, deleting: bool = False, **spec: Any) -> Object:
@@ -50,49 +50,50 @@ def an_object(claim: Object | None = None, *, deleting: bool = False, **spec: An
     if deleting:
         obj["metadata"]["deletionTimestamp"] = NOW
     if claim is not None:
-        obj["status"] = {"cluster": {**kindcluster.shape_of(obj), **claim}}
+        obj["status"] = {"cluster": {**kindcluster.immutable_fields(obj), **claim}}
     return obj
 
 
-def snapshot(obj: Object, *names: str, **fields: Any) -> Snapshot:
-    listing = Listing(frozenset(names), None, fresh=True)
-    known: Object = {"cluster": None, "holder": "", "listing": listing, "work": None, "fetched": None, "marked": None}
-    return Snapshot(obj=obj, **{**known, "secrets": (), "taken": frozenset(), "now": NOW, **fields})
+def snapshot(obj: Object, *names: str, **fields: Any) -> KindClusterSnapshot:
+    listing = KindClusterList(frozenset(names), None, fresh=True)
+    known: Object = {"cluster": None, "holder": "", "listing": listing, "job": None, "kubeconfig": None}
+    known |= {"owner_marker": None, "secrets": (), "foreign_secrets": frozenset(), "now": NOW}
+    return KindClusterSnapshot(obj=obj, **{**known, **fields})
 
 
 CREATING, REMOVING, CREATED = {"state": "Creating"}, {"state": "Removing"}, {"state": "Created", "id": "1"}
-BY_KIND = Fetched(OURS, None, fresh=True)
-ANOTHER = Fetched(OTHERS, None, fresh=True)
-BROKEN = Fetched(None, DOWN, fresh=True)
+BY_KIND = FetchedKubeconfig(OURS, None, fresh=True)
+ANOTHER = FetchedKubeconfig(OTHERS, None, fresh=True)
+BROKEN = FetchedKubeconfig(None, DOWN, fresh=True)
 
 
 @pytest.mark.parametrize(
     ("seen", "step"),
     [
-        (snapshot(an_object(), listing=None), Look()),
-        (snapshot(an_object(), listing=Listing(frozenset(), None, fresh=False)), Look()),
-        (snapshot(an_object(CREATING)), Create),
-        (snapshot(an_object(CREATING), listing=Listing(frozenset(), None, fresh=False)), Look()),
-        (snapshot(an_object(CREATING), "a"), Mark("a")),
-        (snapshot(an_object(REMOVING), "a"), Mark("a")),
-        (snapshot(an_object(REMOVING), "a", marked=Marked(None)), Remove("a")),
-        (snapshot(an_object(REMOVING), "a", marked=Marked("u")), Remove("a")),
-        (snapshot(an_object({**REMOVING, "id": "1"}), "a"), Fetch("a")),
-        (snapshot(an_object({**REMOVING, "id": "1"}), "a", fetched=BY_KIND), Remove("a")),
-        (snapshot(an_object({**REMOVING, "id": "1"}), "a", fetched=BROKEN), Remove("a")),
-        (snapshot(an_object(CREATED), "a"), Fetch("a")),
-        (snapshot(an_object(CREATED), "a", fetched=BY_KIND), WriteSecret),
-        (snapshot(an_object(CREATED), "a", fetched=replace(BY_KIND, fresh=False)), Fetch("a")),
-        (snapshot(an_object(CREATING), work=Work("Create", False, None, "pulling")), Write),
-        (snapshot(an_object(CREATING, deleting=True), work=Work("Create", False, None, "")), Cancel()),
-        (snapshot(an_object(CREATED, deleting=True), "a"), Fetch("a")),
-        (snapshot(an_object(CREATED, deleting=True), "a", fetched=BY_KIND), Remove("a")),
-        (snapshot(an_object(CREATED, deleting=True), "a", fetched=ANOTHER), Patch),
-        (snapshot(an_object(CREATED, deleting=True)), Patch),
-        (snapshot(an_object(deleting=True), "a", listing=None), Patch),
+        (snapshot(an_object(), listing=None), ListClusters()),
+        (snapshot(an_object(), listing=KindClusterList(frozenset(), None, fresh=False)), ListClusters()),
+        (snapshot(an_object(CREATING)), CreateCluster),
+        (snapshot(an_object(CREATING), listing=KindClusterList(frozenset(), None, fresh=False)), ListClusters()),
+        (snapshot(an_object(CREATING), "a"), ReadOwner("a")),
+        (snapshot(an_object(REMOVING), "a"), ReadOwner("a")),
+        (snapshot(an_object(REMOVING), "a", owner_marker=OwnerMarker(None)), DeleteCluster("a")),
+        (snapshot(an_object(REMOVING), "a", owner_marker=OwnerMarker("u")), DeleteCluster("a")),
+        (snapshot(an_object({**REMOVING, "id": "1"}), "a"), FetchKubeconfig("a")),
+        (snapshot(an_object({**REMOVING, "id": "1"}), "a", kubeconfig=BY_KIND), DeleteCluster("a")),
+        (snapshot(an_object({**REMOVING, "id": "1"}), "a", kubeconfig=BROKEN), DeleteCluster("a")),
+        (snapshot(an_object(CREATED), "a"), FetchKubeconfig("a")),
+        (snapshot(an_object(CREATED), "a", kubeconfig=BY_KIND), WriteSecret),
+        (snapshot(an_object(CREATED), "a", kubeconfig=replace(BY_KIND, fresh=False)), FetchKubeconfig("a")),
+        (snapshot(an_object(CREATING), job=JobState("Create", False, None, "pulling")), WriteStatus),
+        (snapshot(an_object(CREATING, deleting=True), job=JobState("Create", False, None, "")), CancelJob()),
+        (snapshot(an_object(CREATED, deleting=True), "a"), FetchKubeconfig("a")),
+        (snapshot(an_object(CREATED, deleting=True), "a", kubeconfig=BY_KIND), DeleteCluster("a")),
+        (snapshot(an_object(CREATED, deleting=True), "a", kubeconfig=ANOTHER), PatchObject),
+        (snapshot(an_object(CREATED, deleting=True)), PatchObject),
+        (snapshot(an_object(deleting=True), "a", listing=None), PatchObject),
     ],
 )
-def test_the_next_step(seen: Snapshot, step: Step | type) -> None:
+def test_the_next_step(seen: KindClusterSnapshot, step: KindStep | type) -> None:
     found = decide(seen)
     assert isinstance(found, step) if isinstance(step, type) else found == step
 
@@ -103,54 +104,62 @@ def test_the_next_step(seen: Snapshot, step: Step | type) -> None:
         (snapshot(an_object()), "Creating", "Creating"),
         (snapshot(an_object(), "a"), "ForeignCluster", None),
         (snapshot(an_object(), holder="default/b"), "NameTaken", None),
-        (snapshot(an_object(), listing=Listing(frozenset(), DOWN, fresh=True)), "EngineUnavailable", None),
+        (snapshot(an_object(), listing=KindClusterList(frozenset(), DOWN, fresh=True)), "EngineUnavailable", None),
         (snapshot(an_object(nodes=[{"role": "worker"}])), "InvalidSpec", None),
-        (snapshot(an_object(CREATED), listing=Listing(frozenset(), DOWN, fresh=True)), "EngineUnavailable", "Created"),
+        (
+            snapshot(an_object(CREATED), listing=KindClusterList(frozenset(), DOWN, fresh=True)),
+            "EngineUnavailable",
+            "Created",
+        ),
         (snapshot(an_object(CREATED)), "ClusterLost", None),
-        (snapshot(an_object(CREATED), "a", fetched=BROKEN), "KubeconfigUnavailable", "Created"),
-        (snapshot(an_object(CREATED), "a", fetched=ANOTHER), "ForeignCluster", None),
-        (snapshot(an_object(CREATING), "a", marked=Marked(None)), "Interrupted", "Removing"),
-        (snapshot(an_object(CREATING), "a", marked=Marked("")), "ForeignCluster", None),
-        (snapshot(an_object(CREATING), work=Work("Create", True, DOWN, "")), "EngineUnavailable", "Removing"),
-        (snapshot(an_object(CREATING), work=Work("Create", True, None, ""), fetched=BY_KIND), "Created", "Created"),
+        (snapshot(an_object(CREATED), "a", kubeconfig=BROKEN), "KubeconfigUnavailable", "Created"),
+        (snapshot(an_object(CREATED), "a", kubeconfig=ANOTHER), "ForeignCluster", None),
+        (snapshot(an_object(CREATING), "a", owner_marker=OwnerMarker(None)), "Interrupted", "Removing"),
+        (snapshot(an_object(CREATING), "a", owner_marker=OwnerMarker("")), "ForeignCluster", None),
+        (snapshot(an_object(CREATING), job=JobState("Create", True, DOWN, "")), "EngineUnavailable", "Removing"),
+        (
+            snapshot(an_object(CREATING), job=JobState("Create", True, None, ""), kubeconfig=BY_KIND),
+            "Created",
+            "Created",
+        ),
     ],
 )
-def test_what_is_said(seen: Snapshot, reason: str, claim: str | None) -> None:
+def test_what_is_said(seen: KindClusterSnapshot, reason: str, claim: str | None) -> None:
     found = decide(seen)
-    assert isinstance(found, Write)
+    assert isinstance(found, WriteStatus)
     assert condition(found.obj)["reason"] == reason
     assert (claim_of(found.obj) or {}).get("state") == claim
     # Said once: what it wrote changes nothing when it is looked at again, unless it goes on from there.
-    again = decide(replace(seen, obj=found.obj, work=None))
+    again = decide(replace(seen, obj=found.obj, job=None))
     assert again != found
 
 
 def test_a_cluster_on_another_machine_is_not_gone() -> None:
     for deleting in (False, True):
-        seen = snapshot(an_object({**CREATED, "machine": "there"}, deleting=deleting), machine="here")
+        seen = snapshot(an_object({**CREATED, "machine": "there"}, deleting=deleting), host_id="here")
         step = decide(seen)
-        assert isinstance(step, Write)
+        assert isinstance(step, WriteStatus)
         assert (condition(step.obj)["reason"], condition(step.obj)["status"]) == ("OnAnotherMachine", "Unknown")
         assert claim_of(step.obj) == claim_of(seen.obj)
-        assert decide(replace(seen, obj=step.obj)) == Wait()
-    seen.obj["metadata"]["annotations"] = {kindcluster.ADOPT: "true"}
+        assert decide(replace(seen, obj=step.obj)) == WaitForChange()
+    seen.obj["metadata"]["annotations"] = {kindcluster.ADOPT_ANNOTATION: "true"}
     step = decide(seen)
-    assert isinstance(step, Write)
+    assert isinstance(step, WriteStatus)
     assert (claim_of(step.obj) or {})["machine"] == "here"
-    assert isinstance(decide(replace(seen, obj=step.obj)), Patch)
+    assert isinstance(decide(replace(seen, obj=step.obj)), PatchObject)
 
 
 def test_trouble_in_other_words_is_not_written_again() -> None:
-    first = decide(snapshot(an_object(CREATED), listing=Listing(frozenset(), DOWN, fresh=True)))
-    assert isinstance(first, Write)
-    later = Problem("EngineUnavailable", "12:01 the engine is down")
-    assert decide(snapshot(first.obj, listing=Listing(frozenset(), later, fresh=True))) == Wait()
+    first = decide(snapshot(an_object(CREATED), listing=KindClusterList(frozenset(), DOWN, fresh=True)))
+    assert isinstance(first, WriteStatus)
+    later = KindError("EngineUnavailable", "12:01 the engine is down")
+    assert decide(snapshot(first.obj, listing=KindClusterList(frozenset(), later, fresh=True))) == WaitForChange()
 
 
 def test_history_is_bounded_and_counts_repeats() -> None:
     history: list[Object] = []
     for number in range(100):
-        history = recorded(history, Event("Again", f"{number // 2}"), NOW)
+        history = append_history(history, HistoryEntry("Again", f"{number // 2}"), NOW)
     assert len(history) == 20
     assert {entry["count"] for entry in history} == {2}
     assert history[-1]["message"] == "49"
@@ -159,12 +168,12 @@ def test_history_is_bounded_and_counts_repeats() -> None:
 def test_pauses_double_up_to_a_bound_and_a_change_ends_them() -> None:
     obj, pauses = an_object(), []
     for _ in range(9):
-        obj["status"] = {"retry": failed_again(obj, "Create", NOW, 10.0, 600.0)}
-        pauses.append(resting(obj, "Create", NOW))
+        obj["status"] = {"retry": next_retry(obj, "Create", NOW, 10.0, 600.0)}
+        pauses.append(retry_wait(obj, "Create", NOW))
     assert pauses == [10, 20, 40, 80, 160, 320, 600, 600, 600]
-    assert resting(obj, "Delete", NOW) == 0
+    assert retry_wait(obj, "Delete", NOW) == 0
     obj["metadata"]["generation"] = 2
-    assert resting(obj, "Create", NOW) == 0
+    assert retry_wait(obj, "Create", NOW) == 0
 
 
 def test_what_kind_says_becomes_a_reason() -> None:
@@ -172,16 +181,16 @@ def test_what_kind_says_becomes_a_reason() -> None:
         'ERROR: failed to create cluster: command "docker run" failed with error: exit status 125',
         "Command Output: Cannot connect to the Docker daemon at unix:///var/run/docker.sock.",
     ]
-    assert failure("create cluster", said).reason == "EngineUnavailable"
+    assert command_error("create cluster", said).reason == "EngineUnavailable"
     said = ['ERROR: failed to create cluster: node(s) already exist for a cluster with the name "a"']
-    assert failure("create cluster", said).reason == "AlreadyExists"
-    assert failure("get clusters", []).message == "kind get clusters: it said nothing"
-    assert len(failure("create cluster", ["ERROR: " + "x" * 5000, "y" * 5000]).message) == 1000
+    assert command_error("create cluster", said).reason == "AlreadyExists"
+    assert command_error("get clusters", []).message == "kind get clusters: it said nothing"
+    assert len(command_error("create cluster", ["ERROR: " + "x" * 5000, "y" * 5000]).message) == 1000
 
 
 claims = st.sampled_from([None, CREATING, REMOVING, {**REMOVING, "id": "1"}, CREATED, {"state": "Created"}])
 works = st.sampled_from(
-    [None, *(Work(a, d, p, "") for a in ("Create", "Delete") for d in (True, False) for p in (None, DOWN))]
+    [None, *(JobState(a, d, p, "") for a in ("Create", "Delete") for d in (True, False) for p in (None, DOWN))]
 )
 snapshots = st.builds(
     lambda claim, deleting, spec, **fields: snapshot(an_object(claim, deleting=deleting, **spec), **fields),
@@ -190,31 +199,34 @@ snapshots = st.builds(
     st.sampled_from([{}, {"replacePolicy": "Replace"}, {"nodes": [{"role": "worker"}]}]),
     holder=st.sampled_from(["", "default/b"]),
     listing=st.none()
-    | st.builds(Listing, st.sampled_from([frozenset(), frozenset("a")]), st.sampled_from([None, DOWN]), st.booleans()),
-    work=works,
-    fetched=st.none() | st.sampled_from([BY_KIND, ANOTHER, BROKEN, replace(BY_KIND, fresh=False)]),
-    marked=st.none() | st.sampled_from([Marked(None), Marked(""), Marked("u"), Marked("other")]),
+    | st.builds(
+        KindClusterList, st.sampled_from([frozenset(), frozenset("a")]), st.sampled_from([None, DOWN]), st.booleans()
+    ),
+    job=works,
+    kubeconfig=st.none() | st.sampled_from([BY_KIND, ANOTHER, BROKEN, replace(BY_KIND, fresh=False)]),
+    owner_marker=st.none()
+    | st.sampled_from([OwnerMarker(None), OwnerMarker(""), OwnerMarker("u"), OwnerMarker("other")]),
 )
 
 
 @given(snapshots)
-def test_nothing_is_done_on_what_is_not_known(seen: Snapshot) -> None:
+def test_nothing_is_done_on_what_is_not_known(seen: KindClusterSnapshot) -> None:
     step, claim = decide(seen), claim_of(seen.obj)
-    known = seen.listing is not None and seen.listing.fresh and seen.listing.problem is None
+    known = seen.listing is not None and seen.listing.fresh and seen.listing.error is None
     there = seen.listing is not None and "a" in seen.listing.names
-    if isinstance(step, Create):
+    if isinstance(step, CreateCluster):
         assert claim is not None
         assert known
         assert not there
-        assert seen.work is None
-    if isinstance(step, Remove):
+        assert seen.job is None
+    if isinstance(step, DeleteCluster):
         assert claim is not None
         assert known
         assert there
-        assert seen.fetched is not ANOTHER or not claim.get("id")
-        assert claim.get("id") or seen.marked in (Marked(None), Marked("u"))
-    if isinstance(step, Write) and claim is not None and claim_of(step.obj) is None:
-        assert known or (seen.work is not None and seen.work.problem is not None) or seen.fetched is ANOTHER
-    if isinstance(step, Patch) and kindcluster.FINALIZER not in step.body["metadata"].get("finalizers", ["x"]):
+        assert seen.kubeconfig is not ANOTHER or not claim.get("id")
+        assert claim.get("id") or seen.owner_marker in (OwnerMarker(None), OwnerMarker("u"))
+    if isinstance(step, WriteStatus) and claim is not None and claim_of(step.obj) is None:
+        assert known or (seen.job is not None and seen.job.error is not None) or seen.kubeconfig is ANOTHER
+    if isinstance(step, PatchObject) and kindcluster.FINALIZER not in step.body["metadata"].get("finalizers", ["x"]):
         assert "deletionTimestamp" in seen.obj["metadata"]
         assert claim is None or known

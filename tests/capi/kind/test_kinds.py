@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from shoal.kinds import kindcluster
-from shoal.kinds.apiextensions_validation import validate_crd
-from shoal.kinds.own import own_definitions
-from tests.capi.kind.place import kind_cluster
+from shoal.kinds.apiextensions.validation import validate_crd
+from shoal.kinds.clusterapi import kindcluster
+from shoal.kinds.shoal_crds import shoal_crds
+from tests.capi.kind.kind_environment import kind_cluster
 from tests.serving import Cluster, Server
 
 Object = dict[str, Any]
@@ -28,7 +28,7 @@ def root(still_server: Server) -> Any:
 
 
 def definition() -> Object:
-    return next(crd for crd in own_definitions("root") if crd["spec"]["names"]["kind"] == kindcluster.KIND)
+    return next(crd for crd in shoal_crds("root") if crd["spec"]["names"]["kind"] == kindcluster.KIND)
 
 
 def test_the_definition_is_valid_and_knows_the_versions_of_the_table() -> None:
@@ -36,7 +36,7 @@ def test_the_definition_is_valid_and_knows_the_versions_of_the_table() -> None:
     assert definition()["spec"]["names"]["shortNames"] == ["kc"]
     schema = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     version = schema["properties"]["kubernetesVersion"]
-    assert version["enum"] == list(kindcluster.TAGS)
+    assert version["enum"] == list(kindcluster.NODE_IMAGE_TAGS)
     assert version["default"] == kindcluster.DEFAULT_VERSION
 
 
@@ -82,9 +82,9 @@ def an_object(**spec: Any) -> Object:
 
 
 def test_the_config_of_a_spec() -> None:
-    mark = {kindcluster.MARKER: "u"}
+    mark = {kindcluster.OWNER_NODE_LABEL: "u"}
     passed = {"featureGates": {"A": True}, "nodes": [{}, {"role": "worker", "image": "mine", "labels": {"a": "b"}}]}
-    config = kindcluster.config_of(an_object(config=passed, kubernetesVersion="1.37"))
+    config = kindcluster.kind_config(an_object(config=passed, kubernetesVersion="1.37"))
     assert config == {
         "apiVersion": "kind.x-k8s.io/v1alpha4",
         "kind": "Cluster",
@@ -95,7 +95,7 @@ def test_the_config_of_a_spec() -> None:
             {"role": "worker", "image": "mine", "labels": {"a": "b", **mark}},
         ],
     }
-    assert kindcluster.config_of(an_object(image="mine"))["nodes"] == [
+    assert kindcluster.kind_config(an_object(image="mine"))["nodes"] == [
         {"role": "control-plane", "image": "mine", "labels": mark}
     ]
 
@@ -120,12 +120,12 @@ def test_the_config_of_a_spec() -> None:
     ],
 )
 def test_what_no_config_can_be_made_of(spec: Object, message: str) -> None:
-    assert kindcluster.problem(an_object(**spec)) == message
+    assert kindcluster.spec_error(an_object(**spec)) == message
 
 
 def test_what_differs_is_named() -> None:
-    made = kindcluster.shape_of(an_object())
-    assert kindcluster.difference(an_object(replacePolicy="Replace"), made) == ""
-    assert kindcluster.difference(an_object(image="x"), made) == "image is 'x', the cluster was made with 'none'"
-    changed = kindcluster.difference(an_object(networking={"ipFamily": "dual"}), made)
+    made = kindcluster.immutable_fields(an_object())
+    assert kindcluster.drift_message(an_object(replacePolicy="Replace"), made) == ""
+    assert kindcluster.drift_message(an_object(image="x"), made) == "image is 'x', the cluster was made with 'none'"
+    changed = kindcluster.drift_message(an_object(networking={"ipFamily": "dual"}), made)
     assert changed == "nodes, networking or config are not those the cluster was made with"

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from shoal.capi.resources import SECRETS
-from shoal.client.requests import Kind
-from shoal.kinds import kindcluster
-from tests.capi.kind.place import Place, condition, kind_cluster
+from shoal.capi.informers import SECRETS
+from shoal.client.rest import GroupVersionResource
+from shoal.kinds.clusterapi import kindcluster
+from tests.capi.kind.kind_environment import Place, condition, kind_cluster
 
 Object = dict[str, Any]
-NAMESPACES = Kind("", "v1", "namespaces", namespaced=False)
+NAMESPACES = GroupVersionResource("", "v1", "namespaces", namespaced=False)
 
 pytestmark = pytest.mark.anyio
 
@@ -69,7 +69,7 @@ async def test_a_foreign_cluster_is_adopted_when_asked_for(place: Place) -> None
     place.standin.make("a")
     await place.create(kind_cluster("a"))
     await place.says("a", "ForeignCluster")
-    await place.merge("a", {"metadata": {"annotations": {kindcluster.ADOPT: "true"}}})
+    await place.merge("a", {"metadata": {"annotations": {kindcluster.ADOPT_ANNOTATION: "true"}}})
     obj = await place.ready("a")
     assert obj["status"]["cluster"]["adopted"] is True
     assert await place.holds("a-config", "config", place.standin.kubeconfig("a"))

@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from shoal.controlplane.cronjobs.decide import (
-    MARGIN_SECONDS,
-    Decision,
+    SCHEDULE_DELTA_SECONDS,
+    CronJobDecision,
     decide,
+    job_from_template,
     job_name,
-    made_job,
-    next_look,
-    started,
-    without,
+    next_schedule_time,
+    with_active_job,
+    without_active_jobs,
 )
 from tests.controlplane.cronjobs.samples import Object, active, at, cron_job, job
 
 LAST = {"lastScheduleTime": "2024-03-01T10:10:00Z"}
 
 
-def reasons(decision: Decision) -> list[str]:
+def reasons(decision: CronJobDecision) -> list[str]:
     return [event[1] for event in decision.events]
 
 
@@ -47,11 +47,11 @@ def reasons(decision: Decision) -> list[str]:
 )
 def test_when_it_starts_a_job_and_looks_again(given: Object, now: str, start: str | None, look: str | None) -> None:
     decision = decide(given, [], (), at(now))
-    assert decision.start == (at(start) if start else None)
+    assert decision.scheduled_time == (at(start) if start else None)
     if look is not None:
-        assert decision.at == at(look) + MARGIN_SECONDS
+        assert decision.requeue_at == at(look) + SCHEDULE_DELTA_SECONDS
     elif start is None:
-        assert decision.at is None
+        assert decision.requeue_at is None
 
 
 @pytest.mark.parametrize(
@@ -89,22 +89,22 @@ def test_what_it_tells(given: Object, now: str, reason: str, message: str) -> No
 
 
 def test_too_many_missed_times_are_no_reason_not_to_start() -> None:
-    assert decide(cron_job("* * * * *"), [], (), at("12:19:00")).start == at("12:19:00")
+    assert decide(cron_job("* * * * *"), [], (), at("12:19:00")).scheduled_time == at("12:19:00")
 
 
 def test_whoever_still_runs() -> None:
     jobs, status = [job("x")], active("x")
     now = at("10:10:00")
-    assert decide(cron_job(status=status), jobs, (), now).start == now
+    assert decide(cron_job(status=status), jobs, (), now).scheduled_time == now
     forbidden = decide(cron_job(concurrencyPolicy="Forbid", status=status), jobs, (), now)
-    assert (forbidden.start, forbidden.at) == (None, at("10:20:00") + MARGIN_SECONDS)
+    assert (forbidden.scheduled_time, forbidden.requeue_at) == (None, at("10:20:00") + SCHEDULE_DELTA_SECONDS)
     replaced = decide(cron_job(concurrencyPolicy="Replace", status=status), jobs, (), now)
-    assert replaced.start == now
-    assert [one["name"] for one in replaced.replaces] == ["x"]
+    assert replaced.scheduled_time == now
+    assert [one["name"] for one in replaced.replaced_jobs] == ["x"]
     # When it has ended, what had to wait is made up for.
     ended = [job("x", "Complete", "10:12:00")]
     later = decide(cron_job(concurrencyPolicy="Forbid", status=status), ended, (), at("10:12:00"))
-    assert later.start == now
+    assert later.scheduled_time == now
     assert later.status == {"lastSuccessfulTime": "2024-03-01T10:12:00Z"}
 
 
@@ -112,7 +112,7 @@ def test_a_job_that_is_there_for_the_time_is_not_started_again() -> None:
     given = cron_job()
     name = job_name(given, at("10:10:00"))
     decision = decide(given | {"status": active(name)}, [job(name)], (), at("10:12:00"))
-    assert (decision.start, decision.at) == (None, at("10:20:00") + MARGIN_SECONDS)
+    assert (decision.scheduled_time, decision.requeue_at) == (None, at("10:20:00") + SCHEDULE_DELTA_SECONDS)
 
 
 def test_what_became_of_its_jobs() -> None:
@@ -142,18 +142,18 @@ def test_a_cron_job_that_goes_starts_nothing() -> None:
     given = cron_job(status=active("x"))
     given["metadata"]["deletionTimestamp"] = "2024-03-01T10:10:00Z"
     decision = decide(given, [job("x", "Complete")], (), at("10:12:00"))
-    assert (decision.start, decision.at) == (None, None)
+    assert (decision.scheduled_time, decision.requeue_at) == (None, None)
     assert "active" not in decision.status
 
 
 def test_a_new_schedule_does_not_make_up_for_what_it_would_have_missed() -> None:
-    assert next_look(cron_job("* * * * *"), at("11:30:10")) == at("11:31:00") + MARGIN_SECONDS
-    assert next_look(cron_job(timeZone="Mars/X"), at("11:30:10")) is None
+    assert next_schedule_time(cron_job("* * * * *"), at("11:30:10")) == at("11:31:00") + SCHEDULE_DELTA_SECONDS
+    assert next_schedule_time(cron_job(timeZone="Mars/X"), at("11:30:10")) is None
 
 
 def test_the_job_it_makes() -> None:
     given = cron_job(timeZone="Europe/Berlin")
-    made = made_job(given, at("10:10:00"))
+    made = job_from_template(given, at("10:10:00"))
     assert made["metadata"]["name"] == f"cj-{int(at('10:10:00')) // 60}"
     assert made["metadata"]["labels"] == {"a": "b"}
     assert made["metadata"]["annotations"] == {
@@ -161,12 +161,12 @@ def test_the_job_it_makes() -> None:
         "batch.kubernetes.io/cronjob-scheduled-timestamp": "2024-03-01T11:10:00+01:00",
     }
     assert made["metadata"]["ownerReferences"][0]["uid"] == "cron"
-    stamp = made_job(cron_job(), at("10:10:00"))["metadata"]["annotations"]
+    stamp = job_from_template(cron_job(), at("10:10:00"))["metadata"]["annotations"]
     assert stamp["batch.kubernetes.io/cronjob-scheduled-timestamp"] == "2024-03-01T10:10:00Z"
 
 
 def test_its_status_with_what_it_started() -> None:
-    status = started({}, job("x"), "2024-03-01T10:10:00Z")
+    status = with_active_job({}, job("x"), "2024-03-01T10:10:00Z")
     assert status["lastScheduleTime"] == "2024-03-01T10:10:00Z"
     (one,) = status["active"]
     assert one == {
@@ -177,5 +177,5 @@ def test_its_status_with_what_it_started() -> None:
         "uid": "uid-x",
         "resourceVersion": "5",
     }
-    assert without(status, ["uid-x"]) == {"lastScheduleTime": "2024-03-01T10:10:00Z"}
-    assert without(status, ["other"]) is status
+    assert without_active_jobs(status, ["uid-x"]) == {"lastScheduleTime": "2024-03-01T10:10:00Z"}
+    assert without_active_jobs(status, ["other"]) is status

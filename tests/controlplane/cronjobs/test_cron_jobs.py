@@ -9,15 +9,19 @@ from typing import Any
 
 import pytest
 
-from shoal.client.requests import Client, Kind
-from shoal.kinds.jobs import SCHEDULED_AT, end_of, is_finished
-from tests.controlplane.jobs.running import JOB_KIND, NODE, POD_KIND, die_often
-from tests.controlplane.jobs.running import job as job_of
+from shoal.client.rest import Client, GroupVersionResource
+from shoal.kinds.batch.job import SCHEDULED_TIMESTAMP_ANNOTATION, finished_condition, is_finished
+from tests.controlplane.jobs.crash_harness import JOB_KIND, NODE, POD_KIND, run_with_crashes
+from tests.controlplane.jobs.crash_harness import job as job_of
 from tests.controlplane.world import World, world
 
 Object = dict[str, Any]
 
-CRON_JOBS, NODES, EVENTS = Kind("batch", "v1", "cronjobs"), Kind("", "v1", "nodes", False), Kind("", "v1", "events")
+CRON_JOBS, NODES, EVENTS = (
+    GroupVersionResource("batch", "v1", "cronjobs"),
+    GroupVersionResource("", "v1", "nodes", False),
+    GroupVersionResource("", "v1", "events"),
+)
 MINUTE = 1_700_000_000 // 60
 """The one in which the clock starts."""
 
@@ -32,7 +36,7 @@ def cron_job(schedule: str = "* * * * *", run_for: str = "1s", **spec: Any) -> O
     }
 
 
-class Here:
+class CronJobWorld:
     def __init__(self, given: World, client: Client) -> None:
         self.given, self.client = given, client
 
@@ -74,27 +78,27 @@ class Here:
 
         await self.given.eventually(look)
 
-    async def told(self) -> set[str]:
+    async def event_reasons(self) -> set[str]:
         return {one["reason"] for one in (await self.client.list_all(EVENTS, "default"))[0]}
 
 
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[Here]:
+async def here(tmp_path: Path) -> AsyncIterator[CronJobWorld]:
     async with world(tmp_path) as given:
         client = await given.cluster("c")
         await client.create(NODES, NODE)
-        yield Here(given, client)
+        yield CronJobWorld(given, client)
 
 
 @pytest.mark.anyio
-async def test_a_job_at_every_time_of_the_schedule(here: Here) -> None:
+async def test_a_job_at_every_time_of_the_schedule(here: CronJobWorld) -> None:
     made = await here.create(cron_job())
     assert not await here.jobs()
     await here.step(45)
     (job,) = (await here.has(1)).values()
     (owner,) = job["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"], owner["controller"]) == ("CronJob", made["metadata"]["uid"], True)
-    assert job["metadata"]["annotations"][SCHEDULED_AT] == "2023-11-14T22:14:00Z"
+    assert job["metadata"]["annotations"][SCHEDULED_TIMESTAMP_ANNOTATION] == "2023-11-14T22:14:00Z"
     await here.step(60)
     jobs = await here.has(1, 2)
 
@@ -107,22 +111,22 @@ async def test_a_job_at_every_time_of_the_schedule(here: Here) -> None:
     status = (await here.cron_job())["status"]
     last = (await here.jobs())[2]["status"]["completionTime"]
     assert status["lastSuccessfulTime"] == last
-    assert (end_of(jobs[1]) or {})["type"] == "Complete"
-    assert {"SuccessfulCreate", "SawCompletedJob"} <= await here.told()
-    assert not {"UnexpectedJob", "MissingJob"} & await here.told()
+    assert (finished_condition(jobs[1]) or {})["type"] == "Complete"
+    assert {"SuccessfulCreate", "SawCompletedJob"} <= await here.event_reasons()
+    assert not {"UnexpectedJob", "MissingJob"} & await here.event_reasons()
 
 
 @pytest.mark.anyio
-async def test_whoever_still_runs_is_left_or_keeps_others_out_or_goes(here: Here) -> None:
+async def test_whoever_still_runs_is_left_or_keeps_others_out_or_goes(here: CronJobWorld) -> None:
     await here.create(cron_job(run_for="1h"))
     await here.step(105)
     await here.has(1, 2)
     await here.active(1, 2)
-    await here.client.merge(CRON_JOBS, "cj", {"spec": {"concurrencyPolicy": "Forbid"}}, "default")
+    await here.client.merge_patch(CRON_JOBS, "cj", {"spec": {"concurrencyPolicy": "Forbid"}}, "default")
     await here.step(120)
     assert len(await here.jobs()) == 2
-    assert "JobAlreadyActive" in await here.told()
-    await here.client.merge(CRON_JOBS, "cj", {"spec": {"concurrencyPolicy": "Replace"}}, "default")
+    assert "JobAlreadyActive" in await here.event_reasons()
+    await here.client.merge_patch(CRON_JOBS, "cj", {"spec": {"concurrencyPolicy": "Replace"}}, "default")
     await here.has(4)
     await here.step(60)
     await here.has(5)
@@ -130,16 +134,16 @@ async def test_whoever_still_runs_is_left_or_keeps_others_out_or_goes(here: Here
 
 
 @pytest.mark.anyio
-async def test_suspended_it_starts_nothing_and_afterwards_the_latest(here: Here) -> None:
+async def test_suspended_it_starts_nothing_and_afterwards_the_latest(here: CronJobWorld) -> None:
     await here.create(cron_job(suspend=True))
     await here.step(200)
     assert not await here.jobs()
-    await here.client.merge(CRON_JOBS, "cj", {"spec": {"suspend": False}}, "default")
+    await here.client.merge_patch(CRON_JOBS, "cj", {"spec": {"suspend": False}}, "default")
     await here.has(3)
 
 
 @pytest.mark.anyio
-async def test_its_history_is_short(here: Here) -> None:
+async def test_its_history_is_short(here: CronJobWorld) -> None:
     await here.create(cron_job(successfulJobsHistoryLimit=2))
     for minute in range(1, 6):
         await here.step(60)
@@ -159,15 +163,15 @@ async def test_its_history_is_short(here: Here) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_job_that_vanishes_is_not_active_any_more(here: Here) -> None:
+async def test_a_job_that_vanishes_is_not_active_any_more(here: CronJobWorld) -> None:
     await here.create(cron_job(run_for="1h", concurrencyPolicy="Forbid"))
     await here.step(45)
     (job,) = (await here.has(1)).values()
-    path = here.client.path(JOB_KIND, job["metadata"]["name"], "default")
-    await here.client.call("DELETE", path, body={"propagationPolicy": "Background"})
+    path = here.client.resource_path(JOB_KIND, job["metadata"]["name"], "default")
+    await here.client.request("DELETE", path, body={"propagationPolicy": "Background"})
 
     async def forgotten() -> bool:
-        return "active" not in (await here.cron_job())["status"] and "MissingJob" in await here.told()
+        return "active" not in (await here.cron_job())["status"] and "MissingJob" in await here.event_reasons()
 
     await here.given.eventually(forgotten)
     await here.step(60)
@@ -175,21 +179,21 @@ async def test_a_job_that_vanishes_is_not_active_any_more(here: Here) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_time_zone_and_a_change_of_schedule(here: Here) -> None:
+async def test_a_time_zone_and_a_change_of_schedule(here: CronJobWorld) -> None:
     await here.create(cron_job("15 23 * * *", timeZone="Europe/Berlin"))
     await here.step(50)
     assert not await here.jobs()
     # The new schedule would have had its last time at 22:14.
-    await here.client.merge(CRON_JOBS, "cj", {"spec": {"schedule": "*/2 * * * *"}}, "default")
+    await here.client.merge_patch(CRON_JOBS, "cj", {"spec": {"schedule": "*/2 * * * *"}}, "default")
     await here.step(40)
     assert not await here.jobs()
     await here.step(76)
     jobs = await here.has(3)
-    assert jobs[3]["metadata"]["annotations"][SCHEDULED_AT] == "2023-11-14T23:16:00+01:00"
+    assert jobs[3]["metadata"]["annotations"][SCHEDULED_TIMESTAMP_ANNOTATION] == "2023-11-14T23:16:00+01:00"
 
 
 @pytest.mark.anyio
-async def test_a_job_made_by_hand_is_not_counted_as_its_own(here: Here) -> None:
+async def test_a_job_made_by_hand_is_not_counted_as_its_own(here: CronJobWorld) -> None:
     made = await here.create(cron_job("0 0 1 1 *"))
     manual = job_of("manual-0", run_for="1h")
     reference = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "cj", "uid": made["metadata"]["uid"]}
@@ -200,14 +204,14 @@ async def test_a_job_made_by_hand_is_not_counted_as_its_own(here: Here) -> None:
     await here.client.create(JOB_KIND, manual, "default")
 
     async def unexpected() -> bool:
-        return "UnexpectedJob" in await here.told()
+        return "UnexpectedJob" in await here.event_reasons()
 
     await here.given.eventually(unexpected)
     assert (await here.cron_job())["status"] == {}
 
 
 @pytest.mark.anyio
-async def test_many_of_them_sleep_in_one_task_and_look_only_when_it_is_time(here: Here) -> None:
+async def test_many_of_them_sleep_in_one_task_and_look_only_when_it_is_time(here: CronJobWorld) -> None:
     await here.create(cron_job("0 12 * * *"))
     await asyncio.sleep(0.05)
     tasks = len(asyncio.all_tasks())
@@ -231,7 +235,7 @@ async def test_many_of_them_sleep_in_one_task_and_look_only_when_it_is_time(here
 async def test_one_job_for_each_time_whenever_the_loop_dies(tmp_path: Path, writes: int) -> None:
     async with world(tmp_path, loops=False) as given:
         client = await given.cluster("c")
-        here = Here(given, client)
+        here = CronJobWorld(given, client)
         await client.create(CRON_JOBS, cron_job(successfulJobsHistoryLimit=9, concurrencyPolicy="Forbid"), "default")
         seen: dict[str, str] = {}
 
@@ -239,7 +243,7 @@ async def test_one_job_for_each_time_whenever_the_loop_dies(tmp_path: Path, writ
             """Pods succeed; time goes on when the Job of the minute is done."""
             for pod in (await client.list_all(POD_KIND, "default"))[0]:
                 patch = {"status": {"phase": "Succeeded"}}
-                await client.merge(POD_KIND, pod["metadata"]["name"], patch, "default", "status")
+                await client.merge_patch(POD_KIND, pod["metadata"]["name"], patch, "default", "status")
             found = (await client.list_all(JOB_KIND, "default"))[0]
             for one in found:
                 assert seen.setdefault(one["metadata"]["name"], one["metadata"]["uid"]) == one["metadata"]["uid"]
@@ -253,7 +257,7 @@ async def test_one_job_for_each_time_whenever_the_loop_dies(tmp_path: Path, writ
             given.clock.step(0.1)
             return False
 
-        await die_often(given, writes, live)
+        await run_with_crashes(given, writes, live)
         jobs = await here.jobs()
         assert [*jobs] == [1, 2, 3, 4]
         assert [one["status"]["succeeded"] for one in jobs.values()] == [1, 1, 1, 1]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.controlplane.cronjobs.schedule import InvalidSchedule, Missed, missed, zone_of
-from shoal.kinds.cron import parse
-from shoal.kinds.cron_times import next_time
+from shoal.controlplane.cronjobs.schedule import InvalidSchedule, MissedSchedules, load_zone, most_recent_schedule
+from shoal.kinds.batch.cron import parse_schedule
+from shoal.kinds.batch.cron_times import next_fire_time
 
 NEW_YORK = ZoneInfo("America/New_York")
 
@@ -20,7 +20,7 @@ def at(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
-def told(moment: float | None, zone: object = UTC) -> str | None:
+def isoformat(moment: float | None, zone: object = UTC) -> str | None:
     return None if moment is None else datetime.fromtimestamp(moment, zone).isoformat()  # type: ignore[arg-type]
 
 
@@ -42,14 +42,14 @@ def told(moment: float | None, zone: object = UTC) -> str | None:
     ],
 )
 def test_the_next_time(schedule: str, after: str, expected: str | None) -> None:
-    assert told(next_time(parse(schedule), at(after), UTC)) == expected
+    assert isoformat(next_fire_time(parse_schedule(schedule), at(after), UTC)) == expected
 
 
 def times(schedule: str, after: str, zone: ZoneInfo, number: int) -> list[str | None]:
     found, moment = [], at(after)
     for _ in range(number):
-        moment = next_time(parse(schedule), moment, zone) or 0.0
-        found.append(told(moment, zone))
+        moment = next_fire_time(parse_schedule(schedule), moment, zone) or 0.0
+        found.append(isoformat(moment, zone))
     return found
 
 
@@ -71,11 +71,11 @@ def test_a_day_without_midnight_begins_an_hour_later() -> None:
 
 
 def test_zones_by_name() -> None:
-    assert zone_of("") is zone_of("UTC") is UTC
-    assert zone_of("Asia/Kathmandu").utcoffset(datetime(2024, 1, 1)) is not None
+    assert load_zone("") is load_zone("UTC") is UTC
+    assert load_zone("Asia/Kathmandu").utcoffset(datetime(2024, 1, 1)) is not None
     for name in ("Mars/Olympus", "../etc/passwd", "America"):
         with pytest.raises(ValueError, match=f"unknown time zone {name}"):
-            zone_of(name)
+            load_zone(name)
 
 
 FIELDS = st.sampled_from(["*", "*/7", "5", "3-9", "1,4"])
@@ -86,8 +86,8 @@ def test_it_is_the_first_minute_that_matches(
     minute: str, hour: str, day: str, weekday: str, after: int, zone: ZoneInfo
 ) -> None:
     weekday = {"*/7": "*", "3-9": "3-6"}.get(weekday, weekday)
-    schedule = parse(f"{minute} {hour} {day} * {weekday}")
-    found = next_time(schedule, after, zone)
+    schedule = parse_schedule(f"{minute} {hour} {day} * {weekday}")
+    found = next_fire_time(schedule, after, zone)
     assert found is not None
     assert found % 60 == 0
 
@@ -106,21 +106,24 @@ def test_it_is_the_first_minute_that_matches(
 @pytest.mark.parametrize(
     ("schedule", "since", "now", "expected"),
     [
-        ("0 * * * *", "10:10:00", "10:59:59", Missed(None)),
-        ("0 * * * *", "10:10:00", "11:00:00", Missed(at("2024-03-01T11:00:00"))),
-        ("0 * * * *", "10:10:00", "12:00:00", Missed(at("2024-03-01T12:00:00"), any=True)),
-        ("0 * * * *", "10:10:00", "15:30:00", Missed(at("2024-03-01T15:00:00"), any=True)),
-        ("* * * * *", "10:00:00", "11:40:30", Missed(at("2024-03-01T11:40:00"), any=True)),
-        ("* * * * *", "10:00:00", "11:41:30", Missed(at("2024-03-01T11:41:00"), any=True, many=True)),
+        ("0 * * * *", "10:10:00", "10:59:59", MissedSchedules(None)),
+        ("0 * * * *", "10:10:00", "11:00:00", MissedSchedules(at("2024-03-01T11:00:00"))),
+        ("0 * * * *", "10:10:00", "12:00:00", MissedSchedules(at("2024-03-01T12:00:00"), several=True)),
+        ("0 * * * *", "10:10:00", "15:30:00", MissedSchedules(at("2024-03-01T15:00:00"), several=True)),
+        ("* * * * *", "10:00:00", "11:40:30", MissedSchedules(at("2024-03-01T11:40:00"), several=True)),
+        ("* * * * *", "10:00:00", "11:41:30", MissedSchedules(at("2024-03-01T11:41:00"), several=True, too_many=True)),
         # Not evenly apart: the times between the first two are a guess, the answer is not.
-        ("30 6-16/4 * * *", "06:00:00", "15:00:00", Missed(at("2024-03-01T14:30:00"), any=True)),
-        ("@every 10m", "10:00:00", "10:35:00", Missed(at("2024-03-01T10:30:00"), any=True)),
+        ("30 6-16/4 * * *", "06:00:00", "15:00:00", MissedSchedules(at("2024-03-01T14:30:00"), several=True)),
+        ("@every 10m", "10:00:00", "10:35:00", MissedSchedules(at("2024-03-01T10:30:00"), several=True)),
     ],
 )
-def test_what_was_missed(schedule: str, since: str, now: str, expected: Missed) -> None:
-    assert missed(parse(schedule), at(f"2024-03-01T{since}"), at(f"2024-03-01T{now}"), UTC) == expected
+def test_what_was_missed(schedule: str, since: str, now: str, expected: MissedSchedules) -> None:
+    assert (
+        most_recent_schedule(parse_schedule(schedule), at(f"2024-03-01T{since}"), at(f"2024-03-01T{now}"), UTC)
+        == expected
+    )
 
 
 def test_a_schedule_without_times_is_none() -> None:
     with pytest.raises(InvalidSchedule, match="time difference between two schedules is less than 1 second"):
-        missed(parse("0 0 31 2 *"), at("2024-03-01T00:00:00"), at("2024-03-02T00:00:00"), UTC)
+        most_recent_schedule(parse_schedule("0 0 31 2 *"), at("2024-03-01T00:00:00"), at("2024-03-02T00:00:00"), UTC)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from shoal.controlplane.daemonsets.backoff import FailedPods
-from shoal.controlplane.daemonsets.decide import Decision, Snapshot, decide, outdated
-from shoal.controlplane.daemonsets.placing import Placing, new_pods, node_of, tolerations_of
+from shoal.controlplane.daemonsets.backoff import FailedPodsBackoff
+from shoal.controlplane.daemonsets.decide import DaemonSetDecision, DaemonSetSnapshot, decide, revisions_to_delete
+from shoal.controlplane.daemonsets.eligibility import NodeMatcher, new_pods, target_node, tolerations_of
 from shoal.controlplane.daemonsets.rollout import bounds_of
 
 Object = dict[str, Any]
@@ -54,11 +54,11 @@ def pod(name: str, on: str, state: str = "+", *, bound: bool = True) -> Object:
     return {"metadata": metadata, "spec": spec, "status": {"phase": phase, "conditions": ready}}
 
 
-def step(owner: Object, nodes: list[Object], pods: list[Object], **held: float) -> Decision:
-    return decide(Snapshot(owner, nodes, pods, "new", held, NOW))
+def step(owner: Object, nodes: list[Object], pods: list[Object], **held: float) -> DaemonSetDecision:
+    return decide(DaemonSetSnapshot(owner, nodes, pods, "new", held, NOW))
 
 
-def done(decision: Decision) -> tuple[list[str], list[str]]:
+def created_and_deleted(decision: DaemonSetDecision) -> tuple[list[str], list[str]]:
     return decision.create, [one["metadata"]["name"] for one in decision.delete]
 
 
@@ -82,7 +82,7 @@ def done(decision: Decision) -> tuple[list[str], list[str]]:
     ],
 )
 def test_where_pods_belong(template: Object, node_: Object, wanted: tuple[bool, bool]) -> None:
-    assert Placing(daemon_set(template)).verdict(node_) == wanted
+    assert NodeMatcher(daemon_set(template)).eligibility_of(node_) == wanted
 
 
 def test_a_toleration_of_the_template_is_widened_not_doubled() -> None:
@@ -97,7 +97,7 @@ def test_a_pod_is_tied_to_its_node_and_keeps_its_other_wishes() -> None:
     owner = daemon_set({"affinity": {"podAffinity": {}, "nodeAffinity": preferred}})
     owner["metadata"]["annotations"] = {"deprecated.daemonset.template.generation": "4"}
     one, other = new_pods(owner, ["a", "b"], "new")
-    assert (node_of(one), node_of(other)) == ("a", "b")
+    assert (target_node(one), target_node(other)) == ("a", "b")
     assert one["spec"]["affinity"]["podAffinity"] == {}
     assert "preferredDuringSchedulingIgnoredDuringExecution" in one["spec"]["affinity"]["nodeAffinity"]
     assert one["metadata"]["labels"] == {
@@ -124,40 +124,40 @@ def test_a_pod_is_tied_to_its_node_and_keeps_its_other_wishes() -> None:
 )
 def test_one_on_every_node(pods: list[Object], create: list[str], delete: list[str]) -> None:
     nodes = [node("a"), node("b"), node("c", ("own", "NoSchedule")), node("d", ("own", "NoExecute"))]
-    assert done(step(daemon_set(), nodes, pods)) == (create, delete)
+    assert created_and_deleted(step(daemon_set(), nodes, pods)) == (create, delete)
 
 
 def test_a_pod_that_waits_for_a_node_that_is_gone_is_looked_into() -> None:
     pods = [pod("1", "gone", "~", bound=False), pod("2", "gone", "~"), pod("3", "gone", "x", bound=False)]
     decision = step(daemon_set(), [node("a")], [*pods, pod("4", "a")])
-    assert [(one["metadata"]["name"], name) for one, name in decision.lost] == [("1", "gone")]
-    assert done(decision) == ([], [])
+    assert [(one["metadata"]["name"], name) for one, name in decision.without_node] == [("1", "gone")]
+    assert created_and_deleted(decision) == ([], [])
 
 
 def test_what_fails_again_waits() -> None:
     nodes, pods = [node("a"), node("b")], [pod("1", "a", "F"), pod("2", "b", "S")]
     decision = step(daemon_set(), nodes, pods, a=7.0, b=3.0)
-    assert done(decision) == ([], ["2"])
-    assert decision.later == 7.0
-    assert [(one["metadata"]["name"], name) for one, name in decision.ended] == [("2", "b")]
+    assert created_and_deleted(decision) == ([], ["2"])
+    assert decision.requeue_after == 7.0
+    assert [(one["metadata"]["name"], name) for one, name in decision.finished] == [("2", "b")]
 
 
 def test_the_pause_doubles_and_is_forgotten() -> None:
-    failed, key = FailedPods(), ("c", "ns", "web")
-    assert failed.held(key, 0.0) == {}
-    failed.deleted(key, "a", 0.0)
-    assert failed.held(key, 0.5) == {"a": 0.5}
-    assert failed.held(key, 1.0) == {}
-    failed.deleted(key, "a", 1.0)
-    assert failed.held(key, 1.0) == {"a": 2.0}
+    failed, key = FailedPodsBackoff(), ("c", "ns", "web")
+    assert failed.remaining(key, 0.0) == {}
+    failed.record_deletion(key, "a", 0.0)
+    assert failed.remaining(key, 0.5) == {"a": 0.5}
+    assert failed.remaining(key, 1.0) == {}
+    failed.record_deletion(key, "a", 1.0)
+    assert failed.remaining(key, 1.0) == {"a": 2.0}
     for _ in range(20):
-        failed.deleted(key, "a", 2.0)
-    assert failed.held(key, 2.0) == {"a": 900.0}
-    failed.deleted(key, "b", 5000.0)
-    failed.deleted(key, "a", 5000.0)
-    assert failed.held(key, 5000.0) == {"a": 1.0, "b": 1.0}
+        failed.record_deletion(key, "a", 2.0)
+    assert failed.remaining(key, 2.0) == {"a": 900.0}
+    failed.record_deletion(key, "b", 5000.0)
+    failed.record_deletion(key, "a", 5000.0)
+    assert failed.remaining(key, 5000.0) == {"a": 1.0, "b": 1.0}
     failed.forget(key)
-    assert failed.held(key, 5000.0) == {}
+    assert failed.remaining(key, 5000.0) == {}
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_the_pause_doubles_and_is_forgotten() -> None:
 )
 def test_bounds(surge: object, unavailable: object, nodes: int, wanted: tuple[int, int]) -> None:
     bounds = bounds_of(daemon_set(updateStrategy=rolling(surge, unavailable)), nodes)
-    assert (bounds.surge, bounds.unavailable) == wanted
+    assert (bounds.max_surge, bounds.max_unavailable) == wanted
 
 
 @pytest.mark.parametrize(
@@ -203,12 +203,12 @@ def test_a_rolling_update(strategy: Object, states: list[str], create: list[str]
         for number, each in enumerate(states)
         for nth, state in enumerate(each)
     ]
-    assert done(step(daemon_set(updateStrategy=strategy), nodes, pods)) == (create, delete)
+    assert created_and_deleted(step(daemon_set(updateStrategy=strategy), nodes, pods)) == (create, delete)
 
 
 def test_a_new_pod_must_have_been_ready_for_long_enough() -> None:
     owner = daemon_set(updateStrategy=rolling(1, 0), minReadySeconds=30)
-    assert done(step(owner, [node("a")], [pod("1", "a", "-"), pod("2", "a", "^")])) == ([], [])
+    assert created_and_deleted(step(owner, [node("a")], [pod("1", "a", "-"), pod("2", "a", "^")])) == ([], [])
     status = step(owner, [node("a")], [pod("2", "a", "^")]).status
     assert (status["numberReady"], status.get("numberAvailable"), status["numberUnavailable"]) == (1, None, 1)
 
@@ -216,9 +216,9 @@ def test_a_new_pod_must_have_been_ready_for_long_enough() -> None:
 def test_with_surge_a_misplaced_pod_stays_until_there_are_enough_others() -> None:
     owner = daemon_set({"nodeSelector": {"disk": "ssd"}}, updateStrategy=rolling(1, 0))
     nodes = [node("a", disk="ssd"), node("b", ("own", "NoSchedule"), disk="ssd")]
-    assert done(step(owner, nodes, [pod("1", "a", "~"), pod("2", "b", "-")])) == ([], [])
-    assert done(step(owner, nodes, [pod("1", "a", "+"), pod("2", "b", "-")])) == ([], ["2"])
-    assert done(step(owner, nodes, [pod("1", "a", "~"), pod("2", "b", "!")])) == ([], ["2"])
+    assert created_and_deleted(step(owner, nodes, [pod("1", "a", "~"), pod("2", "b", "-")])) == ([], [])
+    assert created_and_deleted(step(owner, nodes, [pod("1", "a", "+"), pod("2", "b", "-")])) == ([], ["2"])
+    assert created_and_deleted(step(owner, nodes, [pod("1", "a", "~"), pod("2", "b", "!")])) == ([], ["2"])
 
 
 def test_what_the_status_says() -> None:
@@ -251,7 +251,9 @@ def test_old_revisions_go_when_no_pod_is_at_them() -> None:
     pods[0]["metadata"]["labels"]["controller-revision-hash"] = "a"
 
     def gone(limit: int | None) -> list[str]:
-        return [one["metadata"]["name"] for one in outdated(daemon_set(revisionHistoryLimit=limit), pods, old)]
+        return [
+            one["metadata"]["name"] for one in revisions_to_delete(daemon_set(revisionHistoryLimit=limit), pods, old)
+        ]
 
     assert [gone(0), gone(1), gone(2), gone(3), gone(None)] == [
         ["web-b", "web-c"],

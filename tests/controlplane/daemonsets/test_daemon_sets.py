@@ -9,17 +9,20 @@ from typing import Any
 
 import pytest
 
-from shoal.client.requests import Client, Kind
-from shoal.controlplane.workloads import workload_loops
-from tests.controlplane.simulated import NODES, REVISIONS, add_node, events, revisions, simulated_cluster
+from shoal.client.rest import Client, GroupVersionResource
+from shoal.controlplane.controllers import new_workload_controllers
+from tests.controlplane.simulated_nodes import NODES, REVISIONS, add_node, events, revisions, simulated_cluster
 from tests.controlplane.workloads import PODS, Object, pods, replica_set, status_of, template
 from tests.controlplane.world import world
 from tests.serving import Cluster, Server
 
 SETS = "/apis/apps/v1/namespaces/default/daemonsets"
 WEB = f"{SETS}/web"
-NODE_KIND, POD_KIND = Kind("", "v1", "nodes", namespaced=False), Kind("", "v1", "pods")
-SET_KIND, REPLICA_SET_KIND = Kind("apps", "v1", "daemonsets"), Kind("apps", "v1", "replicasets")
+NODE_KIND, POD_KIND = GroupVersionResource("", "v1", "nodes", namespaced=False), GroupVersionResource("", "v1", "pods")
+SET_KIND, REPLICA_SET_KIND = (
+    GroupVersionResource("apps", "v1", "daemonsets"),
+    GroupVersionResource("apps", "v1", "replicasets"),
+)
 
 
 @pytest.fixture
@@ -56,11 +59,11 @@ def is_done(cluster: Cluster, size: int) -> bool:
     )
 
 
-def rolled(cluster: Cluster, size: int) -> None:
+def wait_rolled_out(cluster: Cluster, size: int) -> None:
     cluster.eventually(lambda: is_done(cluster, size))
 
 
-def where(cluster: Cluster) -> list[str]:
+def pod_nodes(cluster: Cluster) -> list[str]:
     return sorted(pod["spec"].get("nodeName", "") for pod in pods(cluster))
 
 
@@ -75,8 +78,8 @@ def images(cluster: Cluster) -> set[str]:
 
 def test_every_node_gets_a_pod(cluster: Cluster) -> None:
     made = cluster.post(SETS, daemon_set()).ok()
-    rolled(cluster, 3)
-    assert where(cluster) == ["n1", "n2", "n3"]
+    wait_rolled_out(cluster, 3)
+    assert pod_nodes(cluster) == ["n1", "n2", "n3"]
     assert status_of(cluster, WEB) == {
         "desiredNumberScheduled": 3,
         "currentNumberScheduled": 3,
@@ -121,38 +124,38 @@ def test_pods_follow_nodes_their_labels_and_taints(cluster: Cluster) -> None:
     cluster.eventually(lambda: counts(cluster).get("desiredNumberScheduled") == 0)
     assert not pods(cluster)
     cluster.patch(f"{NODES}/n2", {"metadata": {"labels": {"disk": "ssd"}}}).ok()
-    rolled(cluster, 1)
+    wait_rolled_out(cluster, 1)
     add_node(cluster, "n4", disk="ssd")
     add_node(cluster, "n5", disk="ssd", taints=[{"key": "own", "effect": "NoSchedule"}])
-    rolled(cluster, 2)
-    assert where(cluster) == ["n2", "n4"]
+    wait_rolled_out(cluster, 2)
+    assert pod_nodes(cluster) == ["n2", "n4"]
     cluster.patch(f"{NODES}/n2", {"spec": {"taints": [{"key": "own", "effect": "NoSchedule"}]}}).ok()
     cluster.eventually(lambda: status_of(cluster, WEB).get("numberMisscheduled") == 1)
-    assert where(cluster) == ["n2", "n4"], "what is there already may stay"
+    assert pod_nodes(cluster) == ["n2", "n4"], "what is there already may stay"
     cluster.patch(f"{NODES}/n4", {"metadata": {"labels": {"disk": None}}}).ok()
-    cluster.eventually(lambda: where(cluster) == ["n2"])
+    cluster.eventually(lambda: pod_nodes(cluster) == ["n2"])
     cluster.delete(f"{NODES}/n2").ok()
     cluster.eventually(lambda: not pods(cluster) and counts(cluster).get("numberMisscheduled") == 0)
 
 
 def test_a_pod_that_failed_is_replaced(cluster: Cluster) -> None:
     cluster.post(SETS, daemon_set()).ok()
-    rolled(cluster, 3)
+    wait_rolled_out(cluster, 3)
     name = pods(cluster)[0]["metadata"]["name"]
     cluster.patch(f"{PODS}/{name}/status", {"status": {"phase": "Failed"}}).ok()
     cluster.eventually(lambda: cluster.get(f"{PODS}/{name}").status == 404)
-    rolled(cluster, 3)
+    wait_rolled_out(cluster, 3)
     cluster.eventually(lambda: "FailedDaemonPod" in dict(events(cluster, "DaemonSet")))
     assert f"Found failed daemon pod default/{name} on node " in dict(events(cluster, "DaemonSet"))["FailedDaemonPod"]
 
 
 def test_a_rolling_update_keeps_its_bound_and_can_be_undone(cluster: Cluster) -> None:
     cluster.post(SETS, daemon_set()).ok()
-    rolled(cluster, 3)
+    wait_rolled_out(cluster, 3)
     first = next(iter(revisions(cluster)))
     with cluster.watch(PODS) as watch:
         set_image(cluster, "web:2")
-        rolled(cluster, 3)
+        wait_rolled_out(cluster, 3)
         assert images(cluster) == {"web:2"}
         ready: set[str] = set()
         updated: set[str] = set()
@@ -168,7 +171,7 @@ def test_a_rolling_update_keeps_its_bound_and_can_be_undone(cluster: Cluster) ->
                 assert len(ready) >= 2
     assert sorted(revisions(cluster).values()) == [1, 2]
     set_image(cluster, "web:1")
-    rolled(cluster, 3)
+    wait_rolled_out(cluster, 3)
     assert images(cluster) == {"web:1"}
     assert revisions(cluster)[first] == 3
 
@@ -176,10 +179,10 @@ def test_a_rolling_update_keeps_its_bound_and_can_be_undone(cluster: Cluster) ->
 def test_surge_brings_the_new_pod_before_the_old_one_goes(cluster: Cluster) -> None:
     rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
     cluster.post(SETS, daemon_set(updateStrategy=rolling)).ok()
-    rolled(cluster, 3)
+    wait_rolled_out(cluster, 3)
     with cluster.watch(PODS) as watch:
         set_image(cluster, "web:2")
-        rolled(cluster, 3)
+        wait_rolled_out(cluster, 3)
         running: dict[str, bool] = {}
         gone = 0
         while gone < 3:
@@ -197,20 +200,20 @@ def test_surge_brings_the_new_pod_before_the_old_one_goes(cluster: Cluster) -> N
 
 def test_on_delete_waits_for_deletions(cluster: Cluster) -> None:
     cluster.post(SETS, daemon_set(updateStrategy={"type": "OnDelete"}, revisionHistoryLimit=0)).ok()
-    rolled(cluster, 3)
+    wait_rolled_out(cluster, 3)
     set_image(cluster, "web:2")
     cluster.eventually(lambda: counts(cluster) and "updatedNumberScheduled" not in counts(cluster))
     assert images(cluster) == {"web:1"}
     for pod in pods(cluster):
         cluster.delete(f"{PODS}/{pod['metadata']['name']}").ok()
-    rolled(cluster, 3)
+    wait_rolled_out(cluster, 3)
     assert images(cluster) == {"web:2"}
     cluster.eventually(lambda: list(revisions(cluster).values()) == [2])
 
 
 def test_orphans_are_taken_over_and_deletion_takes_all(cluster: Cluster) -> None:
     made = cluster.post(SETS, daemon_set()).ok()
-    rolled(cluster, 3)
+    wait_rolled_out(cluster, 3)
     before = sorted(pod["metadata"]["uid"] for pod in pods(cluster))
     cluster.delete(f"{WEB}?propagationPolicy=Orphan").ok()
     cluster.eventually(lambda: cluster.get(WEB).status == 404)
@@ -218,7 +221,7 @@ def test_orphans_are_taken_over_and_deletion_takes_all(cluster: Cluster) -> None
     assert sorted(pod["metadata"]["uid"] for pod in pods(cluster)) == before
     again = cluster.post(SETS, daemon_set()).ok()
     assert again["metadata"]["uid"] != made["metadata"]["uid"]
-    rolled(cluster, 3)
+    wait_rolled_out(cluster, 3)
     assert sorted(pod["metadata"]["uid"] for pod in pods(cluster)) == before
     assert list(revisions(cluster).values()) == [1]
     cluster.delete(WEB).ok()
@@ -255,7 +258,7 @@ async def test_a_restart_finds_what_there_is(tmp_path: Path) -> None:
             return sorted(pod["metadata"]["uid"] for pod in found)
 
         async def run(transport: object, look: Callable[[], Awaitable[bool]]) -> None:
-            loops = workload_loops(Client(transport, "admin", cluster="root"), given.clock)  # type: ignore[arg-type]
+            loops = new_workload_controllers(Client(transport, "admin", cluster="root"), given.clock)  # type: ignore[arg-type]
             tasks = [asyncio.create_task(loop.run()) for loop in loops]
             await given.eventually(look)
             await asyncio.sleep(0.1)

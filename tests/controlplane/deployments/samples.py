@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.kinds.deployments import DESIRED_REPLICAS, MAX_REPLICAS, REVISION
+from shoal.kinds.apps.deployment import DESIRED_REPLICAS, MAX_REPLICAS, REVISION
 
 Object = dict[str, Any]
 

@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from shoal.controlplane.deployments.decide import Decision, collided, decide, refused
-from shoal.kinds.deployments import (
+from shoal.controlplane.deployments.decide import DeploymentDecision, collision_status, create_failed_status, decide
+from shoal.kinds.apps.deployment import (
     DESIRED_REPLICAS,
     MAX_REPLICAS,
     REVISION,
     REVISION_HISTORY,
     max_surge,
     max_unavailable,
-    set_name,
+    replica_set_name,
     template_hash,
 )
 from tests.controlplane.deployments.samples import NOW, STAMP, Object, deployment, replica_set, rolling, template
 
 
-def sizes(decision: Decision) -> dict[str, int]:
+def sizes(decision: DeploymentDecision) -> dict[str, int]:
     return {one["metadata"]["name"]: one["spec"]["replicas"] for one in decision.update}
 
 
@@ -75,7 +75,7 @@ def test_the_first_replica_set() -> None:
     )
     assert condition(decision.status, "Available")[:2] == ("False", "MinimumReplicasUnavailable")
     assert decision.status["unavailableReplicas"] == 10
-    assert decision.later == 601
+    assert decision.requeue_after == 601
 
 
 def test_hashes_and_names() -> None:
@@ -83,7 +83,7 @@ def test_hashes_and_names() -> None:
     assert one == template_hash({"spec": template()["spec"], "metadata": template()["metadata"]}, None)
     assert len({one, template_hash(template("web:2"), None), template_hash(template(), 1)}) == 3
     assert set(one) <= set("bcdfghjklmnpqrstvwxz2456789")
-    assert set_name("d" * 253, one) == f"{'d' * (252 - len(one))}-{one}"
+    assert replica_set_name("d" * 253, one) == f"{'d' * (252 - len(one))}-{one}"
 
 
 @pytest.mark.parametrize(
@@ -182,14 +182,14 @@ def test_a_pause_stops_the_rollout_and_not_the_scaling() -> None:
     decision = decide(obj, [replica_set("old", 10)], NOW, STAMP)
     assert (decision.create, sizes(decision)) == (None, {})
     assert condition(decision.status, "Progressing") == ("Unknown", "DeploymentPaused", "Deployment is paused")
-    assert decision.later is None
+    assert decision.requeue_after is None
     scaled = decide(deployment(12, image="web:2", paused=True), [replica_set("old", 10)], NOW, STAMP)
     assert sizes(scaled) == {"old": 12}
     half = {"replicas": 10, "updatedReplicas": 10, "readyReplicas": 5, "availableReplicas": 5}
     paused = with_status(deployment(), *decision.status["conditions"], **half)
     resumed = decide(paused, [replica_set("old", 10, 5)], NOW, STAMP)
     assert condition(resumed.status, "Progressing") == ("Unknown", "DeploymentResumed", "Deployment is resumed")
-    assert resumed.later == 601
+    assert resumed.requeue_after == 601
 
 
 def test_old_sets_beyond_the_history_go_when_all_is_done() -> None:
@@ -231,7 +231,7 @@ def test_a_finished_rollout_says_so_and_is_left_alone() -> None:
         "terminatingReplicas": 0,
     }
     again = decide({**deployment(), "status": first.status}, sets, NOW + 5, "later")
-    assert (again.status, again.update, again.later) == (first.status, (), None)
+    assert (again.status, again.update, again.requeue_after) == (first.status, (), None)
 
 
 def test_without_progress_the_deadline_passes() -> None:
@@ -241,14 +241,14 @@ def test_without_progress_the_deadline_passes() -> None:
     obj["status"] |= counts
     early = decide(obj, sets, NOW + 9, "early")
     assert condition(early.status, "Progressing")[1] == "NewReplicaSetCreated"
-    assert early.later == 2
+    assert early.requeue_after == 2
     late = decide(obj, sets, NOW + 11, "late")
     assert condition(late.status, "Progressing") == (
         "False",
         "ProgressDeadlineExceeded",
         'ReplicaSet "new" has timed out progressing.',
     )
-    assert late.later is None
+    assert late.requeue_after is None
     better = decide({**obj, "status": late.status}, [replica_set("new", 10, 5)], NOW + 12, "better")
     assert condition(better.status, "Progressing")[:2] == ("True", "ReplicaSetUpdated")
     without = decide({**obj, "spec": {**obj["spec"], "progressDeadlineSeconds": 2**31 - 1}}, sets, NOW, STAMP)
@@ -283,9 +283,9 @@ def test_a_deployment_that_is_being_deleted_only_counts() -> None:
 
 
 def test_what_a_failed_creation_leaves_in_the_status() -> None:
-    assert collided(deployment())["collisionCount"] == 1
-    assert collided(with_status(deployment(), collisionCount=1))["collisionCount"] == 2
-    said = refused(deployment(), "web-x", RuntimeError("no"), STAMP)
+    assert collision_status(deployment())["collisionCount"] == 1
+    assert collision_status(with_status(deployment(), collisionCount=1))["collisionCount"] == 2
+    said = create_failed_status(deployment(), "web-x", RuntimeError("no"), STAMP)
     assert condition(said, "Progressing") == (
         "False",
         "ReplicaSetCreateError",

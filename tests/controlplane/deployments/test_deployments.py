@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from shoal.client.requests import Kind
-from shoal.kinds.deployments import REVISION, set_name, template_hash
-from shoal.kinds.pod_state import is_active, is_ready
+from shoal.client.rest import GroupVersionResource
+from shoal.kinds.apps.deployment import REVISION, replica_set_name, template_hash
+from shoal.kinds.core.pod.status import is_active, is_ready
 from tests.controlplane.workloads import (
     DEPLOYMENTS,
     PODS,
@@ -51,7 +51,7 @@ def is_done(cluster: Cluster, replicas: int) -> bool:
     )
 
 
-def rolled(cluster: Cluster, replicas: int) -> None:
+def wait_rolled_out(cluster: Cluster, replicas: int) -> None:
     until(cluster, lambda: is_done(cluster, replicas))
 
 
@@ -72,12 +72,12 @@ def revision(obj: Object) -> str:
 
 def test_a_deployment_runs(cluster: Cluster) -> None:
     made = cluster.post(DEPLOYMENTS, deployment(3)).ok()
-    rolled(cluster, 3)
+    wait_rolled_out(cluster, 3)
     found = cluster.get(WEB).ok()
     assert revision(found) == "1"
     assert found["metadata"]["generation"] == made["metadata"]["generation"], "its own notes are no change of it"
     (one,) = sets(cluster).values()
-    assert one["metadata"]["name"] == set_name("web", template_hash(found["spec"]["template"], None))
+    assert one["metadata"]["name"] == replica_set_name("web", template_hash(found["spec"]["template"], None))
     assert condition(found, "Available")["status"] == "True"
     assert condition(found, "Progressing")["message"] == (
         f'ReplicaSet "{one["metadata"]["name"]}" has successfully progressed.'
@@ -86,11 +86,11 @@ def test_a_deployment_runs(cluster: Cluster) -> None:
 
 def test_it_tells_how_its_replica_sets_grow_and_shrink(cluster: Cluster) -> None:
     cluster.post(DEPLOYMENTS, deployment(1)).ok()
-    rolled(cluster, 1)
+    wait_rolled_out(cluster, 1)
     set_image(cluster, "web:2")
-    rolled(cluster, 1)
+    wait_rolled_out(cluster, 1)
     cluster.patch(WEB, {"spec": {"replicas": 3}}).ok()
-    rolled(cluster, 3)
+    wait_rolled_out(cluster, 3)
     first, second = (sets(cluster)[image]["metadata"]["name"] for image in ("web:1", "web:2"))
     wanted = [
         f"Scaled up replica set {first} from 0 to 1",
@@ -119,14 +119,14 @@ def test_a_replica_set_that_is_refused_is_told_of(cluster: Cluster) -> None:
         return next((one["message"] for one in cluster.get(where).ok()["items"]), "")
 
     cluster.eventually(lambda: told())
-    name = set_name("web", template_hash(cluster.get(WEB).ok()["spec"]["template"], None))
+    name = replica_set_name("web", template_hash(cluster.get(WEB).ok()["spec"]["template"], None))
     assert told().startswith(f'Failed to create new replica set "{name}": replicasets.apps "{name}" is forbidden: ')
 
 
 def test_a_rollout_keeps_its_bounds_and_can_be_undone(cluster: Cluster) -> None:
     bounds = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}
     cluster.post(DEPLOYMENTS, deployment(4, strategy=bounds)).ok()
-    rolled(cluster, 4)
+    wait_rolled_out(cluster, 4)
     set_image(cluster, "web:2")
 
     def step() -> bool:
@@ -141,7 +141,7 @@ def test_a_rollout_keeps_its_bounds_and_can_be_undone(cluster: Cluster) -> None:
     assert revision(cluster.get(WEB).ok()) == "2"
     first = sets(cluster)["web:1"]
     set_image(cluster, "web:1")
-    rolled(cluster, 4)
+    wait_rolled_out(cluster, 4)
     assert sets(cluster)["web:1"]["metadata"]["uid"] == first["metadata"]["uid"]
     assert revision(sets(cluster)["web:1"]) == revision(cluster.get(WEB).ok()) == "3"
     assert sets(cluster)["web:1"]["metadata"]["annotations"]["deployment.kubernetes.io/revision-history"] == "1"
@@ -149,19 +149,19 @@ def test_a_rollout_keeps_its_bounds_and_can_be_undone(cluster: Cluster) -> None:
 
 def test_pods_that_do_not_work_stop_the_rollout(cluster: Cluster) -> None:
     cluster.post(DEPLOYMENTS, deployment(4)).ok()
-    rolled(cluster, 4)
+    wait_rolled_out(cluster, 4)
     set_image(cluster, "broken")
     cluster.eventually(lambda: status_of(cluster, WEB).get("updatedReplicas") == 2)
     cluster.eventually(lambda: len(pods(cluster)) == 5)
     assert sum(map(is_ready, pods(cluster))) == 3
     assert condition(cluster.get(WEB).ok(), "Available")["status"] == "True"
     set_image(cluster, "web:1")
-    rolled(cluster, 4)
+    wait_rolled_out(cluster, 4)
 
 
 def test_recreate_never_runs_two_templates(cluster: Cluster) -> None:
     cluster.post(DEPLOYMENTS, deployment(3, strategy={"type": "Recreate"})).ok()
-    rolled(cluster, 3)
+    wait_rolled_out(cluster, 3)
     set_image(cluster, "web:2")
 
     def step() -> bool:
@@ -176,9 +176,9 @@ def test_recreate_never_runs_two_templates(cluster: Cluster) -> None:
 
 def test_scaling_does_not_touch_the_template(cluster: Cluster) -> None:
     cluster.post(DEPLOYMENTS, deployment(2)).ok()
-    rolled(cluster, 2)
+    wait_rolled_out(cluster, 2)
     cluster.patch(f"{WEB}/scale", {"spec": {"replicas": 5}}).ok()
-    rolled(cluster, 5)
+    wait_rolled_out(cluster, 5)
     assert revision(cluster.get(WEB).ok()) == "1"
     cluster.patch(WEB, {"spec": {"replicas": 0}}).ok()
     cluster.eventually(lambda: not pods(cluster) and status_of(cluster, WEB).get("observedGeneration") == 3)
@@ -187,7 +187,7 @@ def test_scaling_does_not_touch_the_template(cluster: Cluster) -> None:
 
 def test_a_pause_holds_a_rollout_and_resuming_lets_it_go(cluster: Cluster) -> None:
     cluster.post(DEPLOYMENTS, deployment(2)).ok()
-    rolled(cluster, 2)
+    wait_rolled_out(cluster, 2)
     cluster.patch(WEB, {"spec": {"paused": True}}).ok()
     cluster.eventually(lambda: condition(cluster.get(WEB).ok(), "Progressing").get("reason") == "DeploymentPaused")
     set_image(cluster, "web:2")
@@ -195,7 +195,7 @@ def test_a_pause_holds_a_rollout_and_resuming_lets_it_go(cluster: Cluster) -> No
     until(cluster, lambda: status_of(cluster, WEB).get("availableReplicas") == 3)
     assert set(sets(cluster)) == {"web:1"}
     cluster.patch(WEB, {"spec": {"paused": None}}).ok()
-    rolled(cluster, 3)
+    wait_rolled_out(cluster, 3)
     assert sets(cluster)["web:2"]["spec"]["replicas"] == 3
 
 
@@ -203,18 +203,18 @@ def test_only_the_latest_revisions_are_kept(cluster: Cluster) -> None:
     cluster.post(DEPLOYMENTS, deployment(1, revisionHistoryLimit=1)).ok()
     for number in range(1, 5):
         set_image(cluster, f"web:{number}")
-        rolled(cluster, 1)
+        wait_rolled_out(cluster, 1)
     cluster.eventually(lambda: set(sets(cluster)) == {"web:3", "web:4"})
 
 
 def test_a_name_that_is_taken_leads_to_another(cluster: Cluster) -> None:
     made = cluster.post(DEPLOYMENTS, deployment(1, paused=True)).ok()
-    name = set_name("web", template_hash(made["spec"]["template"], None))
+    name = replica_set_name("web", template_hash(made["spec"]["template"], None))
     foreign = replica_set(0, name=name, selector={"matchLabels": {"app": "foreign"}})
     foreign["spec"]["template"]["metadata"]["labels"] = {"app": "foreign"}
     before = cluster.post(REPLICA_SETS, foreign).ok()
     cluster.patch(WEB, {"spec": {"paused": False}}).ok()
-    rolled(cluster, 1)
+    wait_rolled_out(cluster, 1)
     assert status_of(cluster, WEB)["collisionCount"] == 1
     assert cluster.get(f"{REPLICA_SETS}/{name}").ok()["spec"] == before["spec"]
     assert len(cluster.get(REPLICA_SETS).ok()["items"]) == 2
@@ -225,7 +225,7 @@ def test_an_orphan_that_fits_is_taken_over(cluster: Cluster) -> None:
     orphan["metadata"]["labels"] = {"app": "web"}
     cluster.post(REPLICA_SETS, orphan).ok()
     made = cluster.post(DEPLOYMENTS, deployment(2)).ok()
-    rolled(cluster, 2)
+    wait_rolled_out(cluster, 2)
     (one,) = cluster.get(REPLICA_SETS).ok()["items"]
     assert one["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
     cluster.patch(f"{REPLICA_SETS}/orphan", {"metadata": {"labels": {"app": "free"}}}).ok()
@@ -235,7 +235,7 @@ def test_an_orphan_that_fits_is_taken_over(cluster: Cluster) -> None:
 
 def test_deleting_it_leaves_nothing(cluster: Cluster) -> None:
     cluster.post(DEPLOYMENTS, deployment(2)).ok()
-    rolled(cluster, 2)
+    wait_rolled_out(cluster, 2)
     cluster.delete(WEB).ok()
     cluster.eventually(lambda: not pods(cluster) and not cluster.get(REPLICA_SETS).ok()["items"])
 
@@ -244,7 +244,7 @@ def test_deleting_it_leaves_nothing(cluster: Cluster) -> None:
 async def test_a_deadline_passes(tmp_path: Path) -> None:
     async with world(tmp_path) as given:
         client = await given.cluster("c")
-        kind = Kind("apps", "v1", "deployments")
+        kind = GroupVersionResource("apps", "v1", "deployments")
         await client.create(kind, deployment(1, progressDeadlineSeconds=60), "default")
 
         async def progressing() -> Any:
@@ -271,8 +271,8 @@ def test_what_changed_while_nobody_looked_is_made_up_for(tmp_path: Path) -> None
     first = Server(tmp_path / "data")
     cluster = fresh_cluster(first, profile="cluster")
     cluster.post(DEPLOYMENTS, deployment(3)).ok()
-    rolled(cluster, 3)
-    first.call(first.shoal._loops.stop())
+    wait_rolled_out(cluster, 3)
+    first.call(first.shoal._controllers.stop())
     set_image(cluster, "web:2")
     cluster.delete(f"{PODS}/{pods(cluster)[0]['metadata']['name']}").ok()
     cluster.close()
@@ -280,7 +280,7 @@ def test_what_changed_while_nobody_looked_is_made_up_for(tmp_path: Path) -> None
     second = Server(tmp_path / "data")
     again = Cluster(second, cluster.name)
     try:
-        rolled(again, 3)
+        wait_rolled_out(again, 3)
         assert {pod["spec"]["containers"][0]["image"] for pod in pods(again)} == {"web:2"}
         assert template("web:2")["spec"]["containers"][0]["image"] in sets(again)
     finally:

@@ -134,7 +134,7 @@ def test_a_service_that_went_while_nobody_looked_takes_its_endpoints_along(tmp_p
     cluster.eventually(
         lambda: slices(cluster) and slices(cluster, "stays") and cluster.get(f"{ENDPOINTS}/web").status == 200
     )
-    first.call(first.shoal._loops.stop())
+    first.call(first.shoal._controllers.stop())
     cluster.delete(f"{SERVICES}/web").ok()
     cluster.close()
     first.stop()

@@ -6,8 +6,8 @@ from itertools import count
 from typing import Any
 
 from shoal.clock import rfc3339
-from shoal.kinds.batch import MAX_INT32
-from shoal.kinds.jobs import COMPLETION_INDEX, TRACKING
+from shoal.kinds.batch.job import COMPLETION_INDEX_ANNOTATION, TRACKING_FINALIZER
+from shoal.kinds.batch.job_defaults import MAX_INT32
 
 Object = dict[str, Any]
 
@@ -44,7 +44,10 @@ def pod(phase: str = "Running", index: int | None = None, **given: Any) -> Objec
     """`ended` seconds before now; `code` its exit code; `held` by the finalizer; `deleted`; on a `node`."""
     number = next(_numbers)
     ended, code = given.get("ended", 0), given.get("code", 0 if phase == "Succeeded" else 1)
-    annotations = {**given.get("annotations", {}), **({} if index is None else {COMPLETION_INDEX: str(index)})}
+    annotations = {
+        **given.get("annotations", {}),
+        **({} if index is None else {COMPLETION_INDEX_ANNOTATION: str(index)}),
+    }
     metadata: Object = {
         "name": given.get("name", f"j-{number}"),
         "namespace": "default",
@@ -52,7 +55,7 @@ def pod(phase: str = "Running", index: int | None = None, **given: Any) -> Objec
         "resourceVersion": "1",
         "creationTimestamp": rfc3339(NOW - 3600),
         "annotations": annotations,
-        "finalizers": [TRACKING] if given.get("held", True) else [],
+        "finalizers": [TRACKING_FINALIZER] if given.get("held", True) else [],
     }
     if given.get("deleted"):
         metadata |= {"deletionTimestamp": STAMP, "deletionGracePeriodSeconds": 0}

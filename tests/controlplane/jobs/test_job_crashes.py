@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from shoal.client.requests import Client
+from shoal.client.rest import Client
 from shoal.clock import rfc3339
-from shoal.controlplane.workloads import workload_loops
-from shoal.kinds.jobs import COMPLETION_INDEX, TRACKING, is_finished
-from shoal.kinds.pod_state import is_active
-from tests.controlplane.jobs.running import JOB_KIND, POD_KIND, Mortal, die_often, job
+from shoal.controlplane.controllers import new_workload_controllers
+from shoal.kinds.batch.job import COMPLETION_INDEX_ANNOTATION, TRACKING_FINALIZER, is_finished
+from shoal.kinds.core.pod.status import is_active
+from tests.controlplane.jobs.crash_harness import JOB_KIND, POD_KIND, CrashingTransport, job, run_with_crashes
 from tests.controlplane.replicasets.test_replica_sets import SlowPods
 from tests.controlplane.world import World, world
 
@@ -48,12 +48,12 @@ class Life:
                     "phase": self.phase(pod),
                     "containerStatuses": [{**container, "state": {"terminated": terminated}}],
                 }
-                await self.client.merge(POD_KIND, name, {"status": status}, "default", "status")
+                await self.client.merge_patch(POD_KIND, name, {"status": status}, "default", "status")
         return is_finished(await self.client.get(JOB_KIND, "j", "default"))
 
     async def is_all_let_go(self) -> bool:
         found = (await self.client.list_all(POD_KIND, "default"))[0]
-        return not any(TRACKING in pod["metadata"].get("finalizers", ()) for pod in found)
+        return not any(TRACKING_FINALIZER in pod["metadata"].get("finalizers", ()) for pod in found)
 
 
 @pytest.mark.anyio
@@ -63,7 +63,7 @@ async def test_counts_are_right_whenever_the_loop_dies(tmp_path: Path, writes: i
         client = await given.cluster("c")
         await client.create(JOB_KIND, job(parallelism=2, completions=5), "default")
         life = Life(given, client)
-        assert await die_often(given, writes, life) > 20 // writes
+        assert await run_with_crashes(given, writes, life) > 20 // writes
         status = (await client.get(JOB_KIND, "j", "default"))["status"]
         assert (status["succeeded"], status["failed"], len(life.seen)) == (5, 2, 7)
         assert status["uncountedTerminatedPods"] == {}
@@ -74,7 +74,7 @@ async def test_counts_are_right_whenever_the_loop_dies(tmp_path: Path, writes: i
 class ByIndex(Life):
     def phase(self, pod: Object) -> str:
         """Index 1 fails once, index 2 always."""
-        index = pod["metadata"]["annotations"][COMPLETION_INDEX]
+        index = pod["metadata"]["annotations"][COMPLETION_INDEX_ANNOTATION]
         again = pod["metadata"]["annotations"]["batch.kubernetes.io/job-index-failure-count"] != "0"
         return "Failed" if index == "2" or (index == "1" and not again) else "Succeeded"
 
@@ -92,7 +92,7 @@ async def test_indexes_are_right_whenever_the_loop_dies(tmp_path: Path, writes: 
         }
         await client.create(JOB_KIND, job(**spec), "default")
         life = ByIndex(given, client)
-        await die_often(given, writes, life)
+        await run_with_crashes(given, writes, life)
         status = (await client.get(JOB_KIND, "j", "default"))["status"]
         assert (status["completedIndexes"], status["failedIndexes"]) == ("0,1,3", "2")
         assert (status["succeeded"], status["failed"], len(life.seen)) == (3, 3, 6)
@@ -114,16 +114,16 @@ async def test_a_failing_job_takes_its_pods_along_whenever_the_loop_dies(tmp_pat
             if len(found) == 4 and not failed:
                 failed = True
                 patch = {"status": {"phase": "Failed"}}
-                await client.merge(POD_KIND, found[0]["metadata"]["name"], patch, "default", "status")
+                await client.merge_patch(POD_KIND, found[0]["metadata"]["name"], patch, "default", "status")
             return is_finished(await client.get(JOB_KIND, "j", "default"))
 
-        await die_often(given, writes, live)
+        await run_with_crashes(given, writes, live)
         status = (await client.get(JOB_KIND, "j", "default"))["status"]
         assert (status["failed"], status.get("active", 0), status["terminating"]) == (4, 0, 0)
         assert len((await client.list_all(POD_KIND, "default"))[0]) == 1
 
 
-class LateList(Mortal):
+class LateList(CrashingTransport):
     """A transport on which a list of pods takes until it is let through."""
 
     def __init__(self, inner: Any) -> None:
@@ -148,10 +148,10 @@ async def test_nothing_is_decided_before_all_pods_are_known(tmp_path: Path) -> N
             found = await client.get(JOB_KIND, "j", "default")
             return bool(found["status"].get("active") == 2)
 
-        await die_often(given, 10**6, running)
+        await run_with_crashes(given, 10**6, running)
         before = await client.get(JOB_KIND, "j", "default")
         late = LateList(given.server.transport())
-        loops = workload_loops(Client(late, "admin", cluster="root"), given.clock)
+        loops = new_workload_controllers(Client(late, "admin", cluster="root"), given.clock)
         tasks = [asyncio.create_task(loop.run()) for loop in loops]
         await asyncio.sleep(0.05)
         assert await client.get(JOB_KIND, "j", "default") == before
@@ -171,13 +171,13 @@ async def test_a_slow_watch_of_pods_counts_none_twice(tmp_path: Path) -> None:
     async with world(tmp_path, loops=False) as given:
         client = await given.cluster("c")
         slow = Client(SlowPods(given.server.transport()), "admin", cluster="root")  # type: ignore[arg-type]
-        tasks = [asyncio.create_task(loop.run()) for loop in workload_loops(slow, given.clock)]
+        tasks = [asyncio.create_task(loop.run()) for loop in new_workload_controllers(slow, given.clock)]
         await client.create(JOB_KIND, job(parallelism=4, completions=12), "default")
         life = Life(given, client)
 
         async def nudged() -> bool:
             """Changes of the Job itself wake the loop before it sees what became of the pods."""
-            await client.merge(JOB_KIND, "j", {"metadata": {"labels": {"n": str(life.rounds)}}}, "default")
+            await client.merge_patch(JOB_KIND, "j", {"metadata": {"labels": {"n": str(life.rounds)}}}, "default")
             return await life()
 
         await given.eventually(nudged)

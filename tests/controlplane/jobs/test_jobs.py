@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from shoal.kinds.jobs import COMPLETION_INDEX, TRACKING
-from tests.controlplane.jobs.running import JOBS, PODS, cluster_with_node, job
+from shoal.kinds.batch.job import COMPLETION_INDEX_ANNOTATION, TRACKING_FINALIZER
+from tests.controlplane.jobs.crash_harness import JOBS, PODS, cluster_with_node, job
 from tests.controlplane.workloads import Object, condition, pods, status_of
 from tests.serving import Cluster, Server, fresh_cluster
 
@@ -31,7 +31,7 @@ def still(server: Server) -> Iterator[Cluster]:
     cluster.close()
 
 
-def ended(cluster: Cluster, kind: str = "Complete") -> Object:
+def wait_for_condition(cluster: Cluster, kind: str = "Complete") -> Object:
     cluster.eventually(lambda: condition(cluster.get(JOB).ok(), kind).get("status") == "True")
     return status_of(cluster, JOB)
 
@@ -49,12 +49,12 @@ def end(cluster: Cluster, pod: Object, phase: str = "Failed", code: int = 1) -> 
 
 
 def free(cluster: Cluster) -> bool:
-    return all(TRACKING not in pod["metadata"].get("finalizers", ()) for pod in pods(cluster))
+    return all(TRACKING_FINALIZER not in pod["metadata"].get("finalizers", ()) for pod in pods(cluster))
 
 
 def test_a_job_runs_to_its_completions(cluster: Cluster) -> None:
     made = cluster.post(JOBS, job(parallelism=3, completions=7)).ok()
-    status = ended(cluster)
+    status = wait_for_condition(cluster)
     times = {field: status.pop(field) for field in ("startTime", "completionTime", "conditions")}
     assert status == {"succeeded": 7, "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}}
     assert [one["type"] for one in times["conditions"]] == ["SuccessCriteriaMet", "Complete"]
@@ -68,20 +68,20 @@ def test_a_job_runs_to_its_completions(cluster: Cluster) -> None:
 
 def test_an_indexed_job(cluster: Cluster) -> None:
     cluster.post(JOBS, job(parallelism=2, completions=5, completionMode="Indexed")).ok()
-    status = ended(cluster)
+    status = wait_for_condition(cluster)
     assert (status["completedIndexes"], status["succeeded"]) == ("0-4", 5)
-    found = sorted(pods(cluster), key=lambda pod: pod["metadata"]["labels"][COMPLETION_INDEX])
-    assert [pod["metadata"]["annotations"][COMPLETION_INDEX] for pod in found] == ["0", "1", "2", "3", "4"]
+    found = sorted(pods(cluster), key=lambda pod: pod["metadata"]["labels"][COMPLETION_INDEX_ANNOTATION])
+    assert [pod["metadata"]["annotations"][COMPLETION_INDEX_ANNOTATION] for pod in found] == ["0", "1", "2", "3", "4"]
     assert [pod["spec"]["hostname"] for pod in found] == [f"j-{index}" for index in range(5)]
     assert found[3]["metadata"]["name"].startswith("j-3-")
     variable = found[3]["spec"]["containers"][0]["env"][0]
     assert variable["name"] == "JOB_COMPLETION_INDEX"
-    assert variable["valueFrom"]["fieldRef"]["fieldPath"] == f"metadata.labels['{COMPLETION_INDEX}']"
+    assert variable["valueFrom"]["fieldRef"]["fieldPath"] == f"metadata.labels['{COMPLETION_INDEX_ANNOTATION}']"
 
 
 def test_a_job_that_fails(cluster: Cluster) -> None:
     cluster.post(JOBS, job(simulate="fail", backoffLimit=0)).ok()
-    status = ended(cluster, "Failed")
+    status = wait_for_condition(cluster, "Failed")
     assert status["failed"] == 1
     assert "completionTime" not in status
     said = condition(cluster.get(JOB).ok(), "Failed")
@@ -92,7 +92,7 @@ def test_a_job_that_fails(cluster: Cluster) -> None:
 
 def test_a_job_that_takes_too_long(cluster: Cluster) -> None:
     cluster.post(JOBS, job(run_for="1h", parallelism=2, completions=2, activeDeadlineSeconds=1)).ok()
-    status = ended(cluster, "Failed")
+    status = wait_for_condition(cluster, "Failed")
     assert (status["failed"], status.get("active", 0)) == (2, 0)
     assert condition(cluster.get(JOB).ok(), "Failed")["reason"] == "DeadlineExceeded"
     cluster.eventually(lambda: not pods(cluster))
@@ -133,7 +133,7 @@ def test_one_success_is_enough_where_no_number_is_asked_for(still: Cluster) -> N
     still.eventually(lambda: status_of(still, JOB).get("succeeded") == 1)
     assert len(active(still, 1)) == 1
     end(still, second, "Succeeded", 0)
-    assert ended(still)["succeeded"] == 2
+    assert wait_for_condition(still)["succeeded"] == 2
 
 
 def test_deleting_a_job_lets_its_pods_go(cluster: Cluster) -> None:
@@ -156,7 +156,7 @@ def test_orphans_are_taken_over_and_strangers_let_go(still: Cluster) -> None:
     owner = first["metadata"]["ownerReferences"]
     still.patch(f"{PODS}/{name}", {"metadata": {"ownerReferences": None}}).ok()
     still.eventually(lambda: still.get(f"{PODS}/{name}").ok()["metadata"].get("ownerReferences") == owner)
-    still.eventually(lambda: TRACKING in still.get(f"{PODS}/{name}").ok()["metadata"]["finalizers"])
+    still.eventually(lambda: TRACKING_FINALIZER in still.get(f"{PODS}/{name}").ok()["metadata"]["finalizers"])
     still.patch(f"{PODS}/{name}", {"metadata": {"labels": None}}).ok()
     still.eventually(lambda: not still.get(f"{PODS}/{name}").ok()["metadata"].get("ownerReferences"))
     still.eventually(lambda: not still.get(f"{PODS}/{name}").ok()["metadata"].get("finalizers"))
@@ -194,7 +194,7 @@ def test_rules_about_failed_pods(still: Cluster) -> None:
     still.eventually(lambda: len(pods(still)) == 3)
     assert "failed" not in status_of(still, JOB)
     end(still, second, code=42)
-    status = ended(still, "Failed")
+    status = wait_for_condition(still, "Failed")
     said = condition(still.get(JOB).ok(), "Failed")
     name = second["metadata"]["name"]
     assert (said["reason"], said["message"]) == (
@@ -209,7 +209,9 @@ def test_each_index_has_its_own_limit(still: Cluster) -> None:
     still.post(JOBS, job(**spec)).ok()
 
     def at(index: int) -> Object:
-        return next(pod for pod in active(still, 3) if pod["metadata"]["annotations"][COMPLETION_INDEX] == str(index))
+        return next(
+            pod for pod in active(still, 3) if pod["metadata"]["annotations"][COMPLETION_INDEX_ANNOTATION] == str(index)
+        )
 
     failures = "batch.kubernetes.io/job-index-failure-count"
     assert at(1)["metadata"]["annotations"][failures] == "0"
@@ -221,7 +223,7 @@ def test_each_index_has_its_own_limit(still: Cluster) -> None:
     still.eventually(lambda: status_of(still, JOB).get("failedIndexes") == "1")
     for pod in others:
         end(still, pod, "Succeeded", 0)
-    status = ended(still, "Failed")
+    status = wait_for_condition(still, "Failed")
     assert condition(still.get(JOB).ok(), "Failed")["reason"] == "FailedIndexes"
     assert (status["completedIndexes"], status["failedIndexes"]) == ("0,2", "1")
     assert (status["succeeded"], status["failed"]) == (2, 2)
@@ -234,9 +236,9 @@ def test_success_by_policy(cluster: Cluster) -> None:
     still_running = job(run_for="1h", successPolicy=policy, **spec)
     cluster.post(JOBS, still_running).ok()
     cluster.eventually(lambda: status_of(cluster, JOB).get("ready") == 3)
-    one = next(pod for pod in pods(cluster) if pod["metadata"]["annotations"][COMPLETION_INDEX] == "1")
+    one = next(pod for pod in pods(cluster) if pod["metadata"]["annotations"][COMPLETION_INDEX_ANNOTATION] == "1")
     end(cluster, one, "Succeeded", 0)
-    status = ended(cluster)
+    status = wait_for_condition(cluster)
     said = condition(cluster.get(JOB).ok(), "Complete")
     assert (said["reason"], said["message"]) == ("SuccessPolicy", "Matched rules at index 0")
     assert (status["completedIndexes"], status["succeeded"], status.get("failed", 0)) == ("1", 1, 0)
@@ -271,7 +273,7 @@ def test_a_finished_job_goes_after_its_time(cluster: Cluster) -> None:
 
 def test_events_tell_the_story(cluster: Cluster) -> None:
     cluster.post(JOBS, job()).ok()
-    ended(cluster)
+    wait_for_condition(cluster)
 
     def told() -> list[tuple[str, str]]:
         found = cluster.get("/api/v1/namespaces/default/events").ok()["items"]

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.clock import rfc3339
-from shoal.controlplane.podcontrol.ranking import least_needed
-from shoal.controlplane.podcontrol.template import from_template
-from shoal.controlplane.replicasets.decide import BURST, plan, sorted_out, status
-from shoal.kinds.pod_state import is_available, next_availability
+from shoal.controlplane.podcontrol.rank import pods_to_delete
+from shoal.controlplane.podcontrol.template import pod_from_template
+from shoal.controlplane.replicasets.decide import BURST_REPLICAS, plan, replica_set_status, split_active
+from shoal.kinds.core.pod.status import is_available, seconds_to_next_available
 
 Object = dict[str, Any]
 NOW, STAMP = 1_700_000_000.0, "2023-11-14T22:13:20Z"
@@ -64,26 +64,26 @@ def replica_set(replicas: int = 3, **more: Any) -> Object:
 )
 def test_whose_loss_costs_least_goes_first(kept: Object, goes: Object) -> None:
     related = [pod("other"), kept, goes]
-    assert least_needed([kept, goes], related, 1, NOW) == [goes]
-    assert least_needed([goes, kept], related, 1, NOW) == [goes]
+    assert pods_to_delete([kept, goes], related, 1, NOW) == [goes]
+    assert pods_to_delete([goes, kept], related, 1, NOW) == [goes]
 
 
 def test_a_cost_that_is_no_number_is_none() -> None:
     odd = pod("a", annotations={"controller.kubernetes.io/pod-deletion-cost": "much"})
-    assert least_needed([odd, pod("b", ready=None)], [], 1, NOW)[0]["metadata"]["name"] == "b"
+    assert pods_to_delete([odd, pod("b", ready=None)], [], 1, NOW)[0]["metadata"]["name"] == "b"
 
 
 def test_pods_of_about_one_age_are_chosen_by_uid() -> None:
     pods = [pod("b", age=600), pod("a", age=601)]
-    assert least_needed(pods, [], 1, NOW)[0]["metadata"]["uid"] == "a"
+    assert pods_to_delete(pods, [], 1, NOW)[0]["metadata"]["uid"] == "a"
 
 
 @given(st.integers(0, 1200), st.integers(0, 1200))
 def test_as_many_as_are_missing_or_too_many(replicas: int, there: int) -> None:
     pods = [pod(str(number)) for number in range(there)]
     todo = plan(replica_set(replicas), pods, pods, NOW)
-    assert todo.create == min(max(replicas - there, 0), BURST)
-    assert len(todo.delete) == min(max(there - replicas, 0), BURST)
+    assert todo.create == min(max(replicas - there, 0), BURST_REPLICAS)
+    assert len(todo.delete) == min(max(there - replicas, 0), BURST_REPLICAS)
 
 
 def test_one_that_is_being_deleted_makes_and_deletes_nothing() -> None:
@@ -101,14 +101,14 @@ def test_who_counts() -> None:
         pod("d", phase="Succeeded", deletionTimestamp=STAMP),
         pod("e"),
     ]
-    active, terminating = sorted_out(pods, {"e"})
+    active, terminating = split_active(pods, {"e"})
     assert [one["metadata"]["uid"] for one in active] == ["a"]
     assert [one["metadata"]["uid"] for one in terminating] == ["c", "e"]
 
 
 def test_the_status() -> None:
     pods = [pod("a", ready=60), pod("b", ready=5), pod("c", ready=None), pod("d", labels={"app": "other"})]
-    found = status(replica_set(4, minReadySeconds=30), pods, [pod("e")], None, NOW, STAMP)
+    found = replica_set_status(replica_set(4, minReadySeconds=30), pods, [pod("e")], None, NOW, STAMP)
     assert found == {
         "replicas": 4,
         "fullyLabeledReplicas": 3,
@@ -117,7 +117,7 @@ def test_the_status() -> None:
         "terminatingReplicas": 1,
         "observedGeneration": 4,
     }
-    assert status(replica_set(0), [], [], None, NOW, STAMP) == {
+    assert replica_set_status(replica_set(0), [], [], None, NOW, STAMP) == {
         "replicas": 0,
         "terminatingReplicas": 0,
         "observedGeneration": 4,
@@ -125,7 +125,7 @@ def test_the_status() -> None:
 
 
 def test_a_failure_is_a_condition_until_it_is_over() -> None:
-    failed = status(replica_set(3), [pod("a")], [], RuntimeError("quota"), NOW, STAMP)
+    failed = replica_set_status(replica_set(3), [pod("a")], [], RuntimeError("quota"), NOW, STAMP)
     assert failed["conditions"] == [
         {
             "type": "ReplicaFailure",
@@ -136,9 +136,9 @@ def test_a_failure_is_a_condition_until_it_is_over() -> None:
         }
     ]
     obj = {**replica_set(3), "status": failed}
-    assert status(obj, [pod("a")], [], RuntimeError("another"), NOW, "later") == failed
-    assert "conditions" not in status(obj, [pod("a")], [], None, NOW, "later")
-    many = status(replica_set(0), [pod("a")], [], RuntimeError("no"), NOW, STAMP)
+    assert replica_set_status(obj, [pod("a")], [], RuntimeError("another"), NOW, "later") == failed
+    assert "conditions" not in replica_set_status(obj, [pod("a")], [], None, NOW, "later")
+    many = replica_set_status(replica_set(0), [pod("a")], [], RuntimeError("no"), NOW, STAMP)
     assert many["conditions"][0]["reason"] == "FailedDelete"
 
 
@@ -148,15 +148,15 @@ def test_availability_comes_with_time() -> None:
     assert is_available(pod("a", ready=10), 10, NOW)
     assert not is_available(pod("a", ready=None), 0, NOW)
     pods = [pod("a", ready=3), pod("b", ready=7), pod("c", ready=60), pod("d", ready=None)]
-    assert next_availability(pods, 10, NOW) == 3
-    assert next_availability(pods, 0, NOW) is None
-    assert next_availability([pod("c", ready=60)], 10, NOW) is None
+    assert seconds_to_next_available(pods, 10, NOW) == 3
+    assert seconds_to_next_available(pods, 0, NOW) is None
+    assert seconds_to_next_available([pod("c", ready=60)], 10, NOW) is None
 
 
 def test_a_pod_from_the_template() -> None:
     owner = replica_set()
     owner["spec"]["template"]["metadata"] |= {"annotations": {"a": "b"}, "creationTimestamp": None}
-    made = from_template(owner, {"name": "web"})
+    made = pod_from_template(owner, {"name": "web"})
     assert made["metadata"] == {
         "labels": {"app": "web"},
         "annotations": {"a": "b"},

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import rfc3339
-from shoal.controlplane.hosted import HostedClusters
-from shoal.controlplane.podcontrol.batches import AT_ONCE, each, slow_start
+from shoal.controlplane.controllers import new_workload_controllers
+from shoal.controlplane.hosted_clusters import HostedClusterFilter
+from shoal.controlplane.podcontrol.batches import MAX_CONCURRENT, run_all, slow_start
 from shoal.controlplane.replicasets import controller, decide
-from shoal.controlplane.workloads import workload_loops
 from shoal.objects.errors import Forbidden
 from tests.controlplane.workloads import (
     PODS,
@@ -31,7 +31,7 @@ from tests.controlplane.world import world
 from tests.serving import Cluster, Server, fresh_cluster
 
 WEB = f"{REPLICA_SETS}/web"
-SETS, POD_KIND = Kind("apps", "v1", "replicasets"), Kind("", "v1", "pods")
+SETS, POD_KIND = GroupVersionResource("apps", "v1", "replicasets"), GroupVersionResource("", "v1", "pods")
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ async def test_pods_become_available_with_time(tmp_path: Path) -> None:
         (pod,) = await given.eventually(lambda: _pods(client))
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2023-11-14T22:13:20Z"}
         patch = {"status": {"phase": "Running", "conditions": [ready]}}
-        await client.merge(POD_KIND, pod["metadata"]["name"], patch, "default", "status")
+        await client.merge_patch(POD_KIND, pod["metadata"]["name"], patch, "default", "status")
 
         async def status() -> Object:
             found: Object = (await client.get(SETS, "web", "default"))["status"]
@@ -218,18 +218,18 @@ async def test_a_pod_that_becomes_available_while_it_is_looked_at_is_not_missed(
     async with world(tmp_path) as given:
 
         def takes_its_time(*arguments: Any) -> Object:
-            found = decide.status(*arguments)
+            found = decide.replica_set_status(*arguments)
             given.clock.step(0.6)
             return found
 
-        monkeypatch.setattr(controller, "status", takes_its_time)
+        monkeypatch.setattr(controller, "replica_set_status", takes_its_time)
         client = await given.cluster("c")
         await client.create(SETS, replica_set(1, minReadySeconds=30), "default")
         (pod,) = await given.eventually(lambda: _pods(client))
         since = given.clock.now()
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": rfc3339(since)}
         patch = {"status": {"phase": "Running", "conditions": [ready]}}
-        await client.merge(POD_KIND, pod["metadata"]["name"], patch, "default", "status")
+        await client.merge_patch(POD_KIND, pod["metadata"]["name"], patch, "default", "status")
 
         async def is_counted(as_what: str = "readyReplicas") -> bool:
             found: Object = await client.get(SETS, "web", "default")
@@ -273,7 +273,7 @@ async def test_a_slow_watch_never_makes_too_many_nor_deletes_too_many(tmp_path: 
     async with world(tmp_path, loops=False) as given:
         client = await given.cluster("c")
         slow = Client(SlowPods(given.server.transport()), "admin", cluster="root")  # type: ignore[arg-type]
-        tasks = [asyncio.create_task(loop.run()) for loop in workload_loops(slow, given.clock)]
+        tasks = [asyncio.create_task(loop.run()) for loop in new_workload_controllers(slow, given.clock)]
         await client.create(SETS, replica_set(7), "default")
         seen = set()
 
@@ -284,10 +284,10 @@ async def test_a_slow_watch_never_makes_too_many_nor_deletes_too_many(tmp_path: 
         await given.eventually(lambda: counted(7))
         assert max(seen) == 7
         seen.clear()
-        await client.merge(SETS, "web", {"spec": {"replicas": 3}}, "default")
+        await client.merge_patch(SETS, "web", {"spec": {"replicas": 3}}, "default")
         # Changes of the set itself wake the loop again and again before the pods are seen to go.
         for number in range(5):
-            await client.merge(SETS, "web", {"metadata": {"labels": {"n": str(number)}}}, "default")
+            await client.merge_patch(SETS, "web", {"metadata": {"labels": {"n": str(number)}}}, "default")
             await asyncio.sleep(0.005)
         await given.eventually(lambda: counted(3))
         assert min(seen) == 3
@@ -299,20 +299,20 @@ async def test_a_slow_watch_never_makes_too_many_nor_deletes_too_many(tmp_path: 
 @pytest.mark.anyio
 async def test_only_clusters_have_workloads(tmp_path: Path) -> None:
     async with world(tmp_path, loops=False) as given:
-        hosted = HostedClusters(given.client, given.clock)
+        hosted = HostedClusterFilter(given.client, given.clock)
         task = asyncio.create_task(hosted.run())
         added: list[str] = []
-        assert not hosted.admits("late", added.append, "key")
+        assert not hosted.accepts("late", added.append, "key")
         await given.cluster("late")
         await given.cluster("hub", "hub")
 
         async def told() -> bool:
-            return added == ["key"] and hosted.admits("late", added.append, "again")
+            return added == ["key"] and hosted.accepts("late", added.append, "again")
 
         await given.eventually(told)
-        assert not hosted.admits("root", added.append, "root")
+        assert not hosted.accepts("root", added.append, "root")
         await asyncio.sleep(0.05)
-        assert not hosted.admits("hub", added.append, "hub")
+        assert not hosted.accepts("hub", added.append, "hub")
         assert added == ["key"]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -330,7 +330,7 @@ async def test_what_fails_is_tried_once_and_what_works_many_at_a_time() -> None:
         running -= 1
 
     assert await slow_start(2000, work) is None
-    assert (calls, most) == (2000, AT_ONCE)
+    assert (calls, most) == (2000, MAX_CONCURRENT)
 
     async def refuse() -> None:
         nonlocal calls
@@ -341,5 +341,5 @@ async def test_what_fails_is_tried_once_and_what_works_many_at_a_time() -> None:
     assert str(await slow_start(2000, refuse)) == "no"
     assert calls == 1
     calls = 0
-    assert str(await each([refuse, work, refuse])) == "no"
+    assert str(await run_all([refuse, work, refuse])) == "no"
     assert calls == 3

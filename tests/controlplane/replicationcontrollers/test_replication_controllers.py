@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from shoal.controlplane.replicationcontrollers.controller import selector_of
-from tests.controlplane.simulated import events, simulated_cluster
+from tests.controlplane.simulated_nodes import events, simulated_cluster
 from tests.controlplane.workloads import PODS, Object, condition, pods, status_of, template
 from tests.serving import Cluster, Server
 

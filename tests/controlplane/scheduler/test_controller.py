@@ -9,13 +9,13 @@ from typing import Any
 import orjson
 import pytest
 
-from shoal.client.requests import Client
+from shoal.client.rest import Client
 from shoal.client.transport import Unreachable
 from shoal.clock import FakeClock
-from shoal.controlplane.scheduler.controller import Scheduler
-from shoal.controlplane.scheduler.round import BATCH
+from shoal.controlplane.scheduler.controller import PodScheduler
+from shoal.controlplane.scheduler.cycle import BATCH_SIZE
 from shoal.objects.errors import Conflict
-from tests.controlplane.scheduler.objects import bound, node, pod, seen
+from tests.controlplane.scheduler.samples import bound_pod, from_server, node, pod
 
 Object = dict[str, Any]
 BINDING = "POST /clusters/east/api/v1/namespaces/default/pods/{}/binding"
@@ -53,31 +53,31 @@ class Wire:
         return lines
 
 
-def scheduler(wire: Wire, profile: str = "cluster", *, informed: bool = True) -> Scheduler:
-    made = Scheduler(Client(wire), FakeClock())
-    made.sources.clusters.objects["", "", "east"] = {"metadata": {"name": "east"}, "spec": {"profile": profile}}
-    for reflector in (made.sources.pods, made.sources.nodes, made.sources.clusters):
-        reflector.synced = informed
+def scheduler(wire: Wire, profile: str = "cluster", *, informed: bool = True) -> PodScheduler:
+    made = PodScheduler(Client(wire), FakeClock())
+    made.informers.clusters.objects["", "", "east"] = {"metadata": {"name": "east"}, "spec": {"profile": profile}}
+    for reflector in (made.informers.pods, made.informers.nodes, made.informers.clusters):
+        reflector.has_synced = informed
     return made
 
 
-def see(made: Scheduler, *objects: Object | None, key: str = "") -> None:
+def see(made: PodScheduler, *objects: Object | None, key: str = "") -> None:
     """None: the pod of that name is gone."""
     for each in objects:
         if each is None:
-            made.sources._pod(("east", "default", key), None)
+            made.informers._on_pod(("east", "default", key), None)
             continue
         name = each["metadata"]["name"]
         if each["kind"] == "Node":
-            made.sources._node(("east", "", name), each)
+            made.informers._on_node(("east", "", name), each)
         else:
-            made.sources._pod(("east", "default", name), each)
+            made.informers._on_pod(("east", "default", name), each)
 
 
 async def test_a_binding_names_the_pod_by_uid() -> None:
     wire = Wire()
     made = scheduler(wire)
-    see(made, node("n"), seen(pod("p")))
+    see(made, node("n"), from_server(pod("p")))
     assert await made.reconcile("east") is None
     assert wire.sent == [
         (
@@ -99,7 +99,7 @@ async def test_a_binding_names_the_pod_by_uid() -> None:
 async def test_only_hosted_clusters_are_scheduled(profile: str) -> None:
     wire = Wire()
     made = scheduler(wire, profile)
-    see(made, node("n"), seen(pod("p")))
+    see(made, node("n"), from_server(pod("p")))
     assert await made.reconcile("east") is None
     assert wire.sent == []
 
@@ -107,14 +107,14 @@ async def test_only_hosted_clusters_are_scheduled(profile: str) -> None:
 async def test_nothing_is_decided_before_everything_was_seen() -> None:
     wire = Wire()
     made = scheduler(wire, informed=False)
-    see(made, node("n", cpu="500m"), seen(pod("p")))
+    see(made, node("n", cpu="500m"), from_server(pod("p")))
     await made.reconcile("east")
     assert wire.sent == []
-    see(made, bound(pod("q"), "n"))
-    for reflector in (made.sources.pods, made.sources.nodes, made.sources.clusters):
-        reflector.synced = True
-    made.informed()
-    assert await made.loop.queue.take() == "east"
+    see(made, bound_pod(pod("q"), "n"))
+    for reflector in (made.informers.pods, made.informers.nodes, made.informers.clusters):
+        reflector.has_synced = True
+    made.on_sync()
+    assert await made.controller.queue.get() == "east"
     await made.reconcile("east")
     assert wire.lines() == [STATUS.format("p")]
 
@@ -123,7 +123,7 @@ async def test_a_binding_that_fails_is_tried_again_and_holds_nobody_up() -> None
     wire = Wire()
     wire.answers[BINDING.format("p")] = [409, 0, 200]
     made = scheduler(wire)
-    see(made, node("n", cpu="1"), seen(pod("p")), seen(pod("q")))
+    see(made, node("n", cpu="1"), from_server(pod("p")), from_server(pod("q")))
     with pytest.raises(Conflict):
         await made.reconcile("east")
     assert wire.lines() == [BINDING.format("p"), BINDING.format("q")]
@@ -137,7 +137,7 @@ async def test_a_refusal_that_could_not_be_written_is_written_later() -> None:
     wire = Wire()
     wire.answers[STATUS.format("p")] = [500, 200]
     made = scheduler(wire)
-    see(made, seen(pod("p")))
+    see(made, from_server(pod("p")))
     with pytest.raises(Exception, match="so it is"):
         await made.reconcile("east")
     await made.reconcile("east")
@@ -149,14 +149,14 @@ async def test_a_pod_that_went_needs_no_word() -> None:
     wire = Wire()
     wire.answers[STATUS.format("p")] = [404]
     made = scheduler(wire)
-    see(made, seen(pod("p")))
+    see(made, from_server(pod("p")))
     assert await made.reconcile("east") is None
 
 
 async def test_another_reason_is_told_after_a_pause() -> None:
     wire = Wire()
     made = scheduler(wire)
-    see(made, seen(pod("p")))
+    see(made, from_server(pod("p")))
     await made.reconcile("east")
     wire.sent.clear()
     see(made, node("n", cpu="1m"))
@@ -185,19 +185,19 @@ async def test_another_reason_is_told_after_a_pause() -> None:
 
 async def test_a_cluster_that_went_is_forgotten() -> None:
     made = scheduler(Wire())
-    see(made, node("n"), seen(pod("p", nodeSelector={"a": "b"})))
-    made.seen_cluster(("", "", "east"), None)
-    made.sources._node(("east", "", "n"), None)
-    made.sources._pod(("east", "default", "p"), None)
-    assert made.homes == {}
+    see(made, node("n"), from_server(pod("p", nodeSelector={"a": "b"})))
+    made.handle_logical_cluster(("", "", "east"), None)
+    made.informers._on_node(("east", "", "n"), None)
+    made.informers._on_pod(("east", "default", "p"), None)
+    assert made.cluster_schedulers == {}
 
 
 async def test_others_are_told_to_go_and_the_pod_where_it_will_be() -> None:
     wire = Wire()
     made = scheduler(wire)
-    see(made, node("n", cpu="500m"), bound(pod("low"), "n"))
-    see(made, seen(pod("high", priority=10)))
-    made.sources._later["poddisruptionbudgets"].synced = True
+    see(made, node("n", cpu="500m"), bound_pod(pod("low"), "n"))
+    see(made, from_server(pod("high", priority=10)))
+    made.informers._lazy["poddisruptionbudgets"].has_synced = True
     await made.reconcile("east")
     victim, gone, told = wire.sent
     assert victim[0] == STATUS.format("low")
@@ -220,8 +220,8 @@ async def test_an_eviction_that_fails_is_tried_again() -> None:
     wire = Wire()
     wire.answers[STATUS.format("low")] = [500, 200]
     made = scheduler(wire)
-    see(made, node("n", cpu="500m"), bound(pod("low"), "n"), seen(pod("high", priority=10)))
-    made.sources._later["poddisruptionbudgets"].synced = True
+    see(made, node("n", cpu="500m"), bound_pod(pod("low"), "n"), from_server(pod("high", priority=10)))
+    made.informers._lazy["poddisruptionbudgets"].has_synced = True
     with pytest.raises(Exception, match="so it is"):
         await made.reconcile("east")
     wire.sent.clear()
@@ -232,15 +232,15 @@ async def test_an_eviction_that_fails_is_tried_again() -> None:
 async def test_a_claim_is_told_the_node_before_the_pod_is_bound() -> None:
     wire = Wire()
     made = scheduler(wire)
-    see(made, node("n"), seen(pod("p", volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}])))
+    see(made, node("n"), from_server(pod("p", volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}])))
     assert await made.reconcile("east") is None
     assert wire.sent == [], "nothing is known of claims yet"
-    for later in made.sources._later.values():
-        later.synced = True
+    for later in made.informers._lazy.values():
+        later.has_synced = True
     late = {"metadata": {"name": "late"}, "provisioner": "x", "volumeBindingMode": "WaitForFirstConsumer"}
     claim: Object = {"metadata": {"namespace": "default", "name": "data"}, "spec": {"storageClassName": "late"}}
-    made.sources._other("storageclasses", ("east", "", "late"), late)
-    made.sources._other("persistentvolumeclaims", ("east", "default", "data"), claim)
+    made.informers._on_lazy_object("storageclasses", ("east", "", "late"), late)
+    made.informers._on_lazy_object("persistentvolumeclaims", ("east", "default", "data"), claim)
     await made.reconcile("east")
     ((line, body),) = wire.sent
     assert line == "PATCH /clusters/east/api/v1/namespaces/default/persistentvolumeclaims/data"
@@ -248,27 +248,27 @@ async def test_a_claim_is_told_the_node_before_the_pod_is_bound() -> None:
     wire.sent.clear()
     annotations = {"pv.kubernetes.io/bind-completed": "yes"}
     claim = {"metadata": {**claim["metadata"], "annotations": annotations}, "spec": {"volumeName": "v"}}
-    made.sources._other("persistentvolumeclaims", ("east", "default", "data"), claim)
+    made.informers._on_lazy_object("persistentvolumeclaims", ("east", "default", "data"), claim)
     await made.reconcile("east")
     assert wire.lines() == [BINDING.format("p")]
 
 
 async def test_a_home_that_comes_back_is_shown_what_was_seen_before() -> None:
     made = scheduler(Wire())
-    made.sources.need("namespaces")
-    made.sources._later["namespaces"].objects["east", "", "default"] = namespace = {
+    made.informers.require_kind("namespaces")
+    made.informers._lazy["namespaces"].objects["east", "", "default"] = namespace = {
         "metadata": {"name": "default", "labels": {"team": "red"}}
     }
-    made.sources._other("namespaces", ("east", "", "default"), namespace)
-    assert made.homes == {}
+    made.informers._on_lazy_object("namespaces", ("east", "", "default"), namespace)
+    assert made.cluster_schedulers == {}
     see(made, node("n"))
-    assert made.homes["east"].snapshot.namespace_labels("default") == {"team": "red"}
+    assert made.cluster_schedulers["east"].snapshot.namespace_labels("default") == {"team": "red"}
 
 
 async def test_the_next_pods_are_decided_while_bindings_are_under_way() -> None:
     """Bindings are answered only when all have been sent: with a batch at a time this would never end."""
     wire = Wire()
-    number, sent = 2 * BATCH, asyncio.Event()
+    number, sent = 2 * BATCH_SIZE, asyncio.Event()
     made = scheduler(wire)
     see(made, node("n", cpu="1000", memory="1000Gi", pods=1000))
     answer = wire.request
@@ -281,6 +281,6 @@ async def test_the_next_pods_are_decided_while_bindings_are_under_way() -> None:
         return found
 
     wire.request = slow  # type: ignore
-    see(made, *(seen(pod(f"p{i}")) for i in range(number)))
+    see(made, *(from_server(pod(f"p{i}")) for i in range(number)))
     await made.reconcile("east")
     assert len(wire.sent) == number

@@ -7,32 +7,39 @@ from zlib import crc32
 
 import pytest
 
-from shoal.controlplane.scheduler.decide import Chosen, Refused, condition, decide, is_finished, is_wanted
-from shoal.controlplane.scheduler.shape import Shapes
-from shoal.controlplane.scheduler.snapshot import Snapshot
-from tests.controlplane.scheduler.objects import node, pod, prefer, resident, seen, taint
+from shoal.controlplane.scheduler.decide import (
+    FitError,
+    ScheduleResult,
+    decide,
+    is_finished,
+    needs_scheduling,
+    reported_condition,
+)
+from shoal.controlplane.scheduler.equivalence import EquivalenceClasses
+from shoal.controlplane.scheduler.snapshot import ClusterSnapshot
+from tests.controlplane.scheduler.samples import from_server, node, pod, pod_info, prefer, taint
 
-SHAPES = Shapes()
+SHAPES = EquivalenceClasses()
 
 
 def dice(name: str) -> int:
     return crc32(name.encode())
 
 
-def cluster(*nodes: dict[str, Any]) -> Snapshot:
-    snapshot = Snapshot()
+def cluster(*nodes: dict[str, Any]) -> ClusterSnapshot:
+    snapshot = ClusterSnapshot()
     for each in nodes:
         snapshot.put_node(each)
     return snapshot
 
 
-def answer(snapshot: Snapshot, wanted: dict[str, Any]) -> Chosen | Refused:
-    return decide(snapshot.nodes.values(), SHAPES.of(wanted), dice)
+def answer(snapshot: ClusterSnapshot, wanted: dict[str, Any]) -> ScheduleResult | FitError:
+    return decide(snapshot.nodes.values(), SHAPES.classify(wanted), dice)
 
 
 def reason(there: dict[str, Any], wanted: dict[str, Any]) -> str:
     found = answer(cluster(there), wanted)
-    assert isinstance(found, Refused)
+    assert isinstance(found, FitError)
     return found.message.removeprefix("0/1 nodes are available: ")
 
 
@@ -73,18 +80,18 @@ def test_what_keeps_a_pod_off_a_node(there: dict[str, Any], wanted: dict[str, An
     ],
 )
 def test_what_a_node_takes(there: dict[str, Any], wanted: dict[str, Any]) -> None:
-    assert answer(cluster(there), wanted) == Chosen("n")
+    assert answer(cluster(there), wanted) == ScheduleResult("n")
 
 
 def test_a_host_port_is_taken_once() -> None:
     there = cluster(node("n"))
     wanted = pod("p", ports=[{"containerPort": 80, "hostPort": 80}])
-    assert answer(there, wanted) == Chosen("n")
-    there.place("n", resident(SHAPES, wanted))
+    assert answer(there, wanted) == ScheduleResult("n")
+    there.assign("n", pod_info(SHAPES, wanted))
     message = "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."
-    assert answer(there, wanted) == Refused(message)
-    there.remove(("default", "p"))
-    assert answer(there, wanted) == Chosen("n")
+    assert answer(there, wanted) == FitError(message)
+    there.remove_pod(("default", "p"))
+    assert answer(there, wanted) == ScheduleResult("n")
 
 
 def test_reasons_are_counted_over_the_nodes() -> None:
@@ -93,15 +100,15 @@ def test_reasons_are_counted_over_the_nodes() -> None:
         node("b", taints=[taint("gpu", value="x")]),
         node("c", taints=[taint("gpu", value="x")]),
     ]
-    assert answer(cluster(*nodes), pod("p")) == Refused(
+    assert answer(cluster(*nodes), pod("p")) == FitError(
         "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint {gpu: x}."
     )
 
 
 def test_without_nodes() -> None:
     there = cluster()
-    there.place("gone", resident(SHAPES, pod("q")))
-    assert answer(there, pod("p")) == Refused("no nodes available to schedule pods")
+    there.assign("gone", pod_info(SHAPES, pod("q")))
+    assert answer(there, pod("p")) == FitError("no nodes available to schedule pods")
 
 
 @pytest.mark.parametrize(
@@ -117,14 +124,15 @@ def test_without_nodes() -> None:
     ],
 )
 def test_the_better_node_wins(better: dict[str, Any], worse: dict[str, Any], wanted: dict[str, Any]) -> None:
-    assert answer(cluster(better, worse), wanted) == answer(cluster(worse, better), wanted) == Chosen("b")
+    assert answer(cluster(better, worse), wanted) == answer(cluster(worse, better), wanted) == ScheduleResult("b")
 
 
 def test_a_tie_is_for_the_dice() -> None:
     there = cluster(*(node(name) for name in "abc"))
     for lucky in "abc":
-        shape = SHAPES.of(pod("p"))
-        assert decide(there.nodes.values(), shape, lambda name, lucky=lucky: int(name != lucky)) == Chosen(lucky)  # type: ignore[misc]
+        shape = SHAPES.classify(pod("p"))
+        result = decide(there.nodes.values(), shape, lambda name, lucky=lucky: int(name != lucky))  # type: ignore[misc]
+        assert result == ScheduleResult(lucky)
 
 
 def test_pods_that_ask_for_nothing_spread_too() -> None:
@@ -132,8 +140,8 @@ def test_pods_that_ask_for_nothing_spread_too() -> None:
     wanted = pod("p", cpu="", memory="")
     for number in range(6):
         found = answer(there, wanted)
-        assert isinstance(found, Chosen)
-        there.place(found.node, resident(SHAPES, wanted, str(number)))
+        assert isinstance(found, ScheduleResult)
+        there.assign(found.node, pod_info(SHAPES, wanted, str(number)))
     assert [len(each.pods) for each in there.nodes.values()] == [2, 2, 2]
 
 
@@ -153,7 +161,7 @@ def test_pods_that_ask_for_nothing_spread_too() -> None:
 def test_which_pods_are_looked_at(change: dict[str, Any], wanted: bool) -> None:
     one = pod("p")
     assert (
-        is_wanted({key: {**one.get(key, {}), **change.get(key, {})} for key in ("metadata", "spec", "status")})
+        needs_scheduling({key: {**one.get(key, {}), **change.get(key, {})} for key in ("metadata", "spec", "status")})
         is wanted
     )
 
@@ -162,14 +170,18 @@ def test_finished_pods_and_what_was_told() -> None:
     assert is_finished({"status": {"phase": "Succeeded"}})
     assert not is_finished({"status": {"phase": "Running"}})
     told = {"type": "PodScheduled", "status": "False", "message": "no", "observedGeneration": 3}
-    assert condition(seen(pod("p"), status={"conditions": [told]})) == ("no", 3, "")
-    assert condition(seen(pod("p"), status={"conditions": [{**told, "status": "True"}]})) == (None, 0, "")
-    assert condition(pod("p")) == (None, 0, "")
+    assert reported_condition(from_server(pod("p"), status={"conditions": [told]})) == ("no", 3, "")
+    assert reported_condition(from_server(pod("p"), status={"conditions": [{**told, "status": "True"}]})) == (
+        None,
+        0,
+        "",
+    )
+    assert reported_condition(pod("p")) == (None, 0, "")
 
 
 def test_pods_alike_share_a_shape() -> None:
-    one, other = SHAPES.of(pod("p")), SHAPES.of(pod("q", schedulerName="x"))
+    one, other = SHAPES.classify(pod("p")), SHAPES.classify(pod("q", schedulerName="x"))
     assert one is other
-    assert SHAPES.of(pod("p", cpu="1")) is not one
-    assert SHAPES.of(pod("p", tolerations=[{"operator": "Exists"}])) is not one
-    assert SHAPES.of(pod("p", ports=[{"hostPort": 1}])) is not one
+    assert SHAPES.classify(pod("p", cpu="1")) is not one
+    assert SHAPES.classify(pod("p", tolerations=[{"operator": "Exists"}])) is not one
+    assert SHAPES.classify(pod("p", ports=[{"hostPort": 1}])) is not one

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.scheduler.objects import node, pod, taint
+from tests.controlplane.scheduler.samples import node, pod, taint
 from tests.serving import Cluster, Server, fresh_cluster
 
 NODES = "/api/v1/nodes"
@@ -32,7 +32,7 @@ def join(cluster: Cluster, there: Object) -> None:
     cluster.patch(f"{NODES}/{there['metadata']['name']}/status", {"status": there["status"]}).ok()
 
 
-def scheduled(cluster: Cluster, name: str) -> Object:
+def wait_scheduled(cluster: Cluster, name: str) -> Object:
     """The pod, once it has a node."""
     found: Object = cluster.eventually(
         lambda: (one := cluster.get(f"{PODS}/{name}").ok())["spec"].get("nodeName") and one
@@ -45,7 +45,7 @@ def condition(cluster: Cluster, name: str) -> Object:
     return next((each for each in conditions if each["type"] == "PodScheduled"), {})
 
 
-def refused(cluster: Cluster, name: str, message: str) -> Object:
+def wait_unschedulable(cluster: Cluster, name: str, message: str) -> Object:
     """The condition, once it says so."""
     cluster.eventually(lambda: condition(cluster, name).get("message") == message)
     return condition(cluster, name)
@@ -61,7 +61,7 @@ def test_a_pod_is_bound_to_the_node_that_fits(hosted: Cluster) -> None:
     join(hosted, node("small", cpu="100m"))
     join(hosted, node("large"))
     hosted.post(PODS, pod("p")).ok()
-    found = scheduled(hosted, "p")
+    found = wait_scheduled(hosted, "p")
     assert found["spec"]["nodeName"] == "large"
     assert condition(hosted, "p")["status"] == "True"
     (event,) = hosted.eventually(lambda: events(hosted, "p", "Scheduled"))
@@ -73,13 +73,13 @@ def test_a_pod_is_bound_to_the_node_that_fits(hosted: Cluster) -> None:
 
 def test_without_nodes_a_pod_waits_for_one(hosted: Cluster) -> None:
     hosted.post(PODS, pod("p")).ok()
-    told = refused(hosted, "p", NOBODY)
+    told = wait_unschedulable(hosted, "p", NOBODY)
     assert (told["status"], told["reason"], told["observedGeneration"]) == ("False", "Unschedulable", 1)
     assert told["lastTransitionTime"]
     (event,) = hosted.eventually(lambda: events(hosted, "p", "FailedScheduling"))
     assert (event["type"], event["message"]) == ("Warning", NOBODY)
     join(hosted, node("n"))
-    scheduled(hosted, "p")
+    wait_scheduled(hosted, "p")
     assert condition(hosted, "p") == {
         "type": "PodScheduled",
         "status": "True",
@@ -93,7 +93,7 @@ def test_the_reasons_of_all_nodes_are_told_together(hosted: Cluster) -> None:
     join(hosted, node("b", taints=[taint("gpu", value="x")]))
     join(hosted, node("c", taints=[taint("gpu", value="x")]))
     hosted.post(PODS, pod("p")).ok()
-    refused(
+    wait_unschedulable(
         hosted,
         "p",
         "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint {gpu: x}.",
@@ -113,7 +113,7 @@ def test_a_node_that_changes_wakes_who_waits(hosted: Cluster, there: Object, wan
     hosted.post(PODS, wanted).ok()
     hosted.eventually(lambda: condition(hosted, "p").get("status") == "False")
     hosted.patch(f"{NODES}/n", help_).ok()
-    assert scheduled(hosted, "p")["spec"]["nodeName"] == "n"
+    assert wait_scheduled(hosted, "p")["spec"]["nodeName"] == "n"
 
 
 def test_a_node_that_grows_and_a_pod_that_goes_make_room(hosted: Cluster) -> None:
@@ -121,22 +121,22 @@ def test_a_node_that_grows_and_a_pod_that_goes_make_room(hosted: Cluster) -> Non
     for name in ("first", "second", "third"):
         hosted.post(PODS, pod(name, terminationGracePeriodSeconds=0)).ok()
         hosted.eventually(lambda name=name: condition(hosted, name))  # type: ignore[misc]
-    scheduled(hosted, "first")
-    refused(hosted, "second", "0/1 nodes are available: 1 Insufficient cpu.")
+    wait_scheduled(hosted, "first")
+    wait_unschedulable(hosted, "second", "0/1 nodes are available: 1 Insufficient cpu.")
     hosted.delete(f"{PODS}/first?gracePeriodSeconds=0").ok()
-    scheduled(hosted, "second")
+    wait_scheduled(hosted, "second")
     hosted.patch(f"{NODES}/n/status", {"status": {"allocatable": {"cpu": "1"}}}).ok()
-    scheduled(hosted, "third")
+    wait_scheduled(hosted, "third")
 
 
 def test_a_finished_pod_makes_room(hosted: Cluster) -> None:
     join(hosted, node("n", cpu="500m"))
     hosted.post(PODS, pod("first")).ok()
-    scheduled(hosted, "first")
+    wait_scheduled(hosted, "first")
     hosted.post(PODS, pod("second")).ok()
-    refused(hosted, "second", "0/1 nodes are available: 1 Insufficient cpu.")
+    wait_unschedulable(hosted, "second", "0/1 nodes are available: 1 Insufficient cpu.")
     hosted.patch(f"{PODS}/first/status", {"status": {"phase": "Succeeded"}}).ok()
-    scheduled(hosted, "second")
+    wait_scheduled(hosted, "second")
 
 
 def test_a_pod_that_tolerates_more_or_loses_its_gate_is_looked_at_again(hosted: Cluster) -> None:
@@ -144,10 +144,10 @@ def test_a_pod_that_tolerates_more_or_loses_its_gate_is_looked_at_again(hosted: 
     hosted.post(PODS, pod("p", schedulingGates=[{"name": "example.com/wait"}])).ok()
     assert condition(hosted, "p")["reason"] == "SchedulingGated"
     hosted.patch(f"{PODS}/p", [{"op": "remove", "path": "/spec/schedulingGates"}], "json").ok()
-    refused(hosted, "p", "0/1 nodes are available: 1 node(s) had untolerated taint {t: }.")
+    wait_unschedulable(hosted, "p", "0/1 nodes are available: 1 node(s) had untolerated taint {t: }.")
     tolerations = [*hosted.get(f"{PODS}/p").ok()["spec"].get("tolerations", []), {"key": "t", "operator": "Exists"}]
     hosted.patch(f"{PODS}/p", {"spec": {"tolerations": tolerations}}).ok()
-    scheduled(hosted, "p")
+    wait_scheduled(hosted, "p")
 
 
 def test_pods_of_others_are_left_alone(hosted: Cluster) -> None:
@@ -155,7 +155,7 @@ def test_pods_of_others_are_left_alone(hosted: Cluster) -> None:
     hosted.post(PODS, pod("theirs", schedulerName="theirs")).ok()
     hosted.post(PODS, pod("fixed", nodeName="elsewhere")).ok()
     hosted.post(PODS, pod("ours")).ok()
-    scheduled(hosted, "ours")
+    wait_scheduled(hosted, "ours")
     assert "nodeName" not in hosted.get(f"{PODS}/theirs").ok()["spec"]
     assert condition(hosted, "theirs") == {}
     assert hosted.get(f"{PODS}/fixed").ok()["spec"]["nodeName"] == "elsewhere"
@@ -174,7 +174,7 @@ def test_many_pods_fill_the_nodes_and_no_more(hosted: Cluster) -> None:
     assert Counter(where()) == {f"n{number}": 4 for number in range(4)}
     waiting = [one["metadata"]["name"] for one in hosted.get(PODS).ok()["items"] if "nodeName" not in one["spec"]]
     for name in waiting:
-        refused(hosted, name, "0/4 nodes are available: 4 Insufficient cpu.")
+        wait_unschedulable(hosted, name, "0/4 nodes are available: 4 Insufficient cpu.")
     assert len(waiting) == 4
 
 
@@ -185,9 +185,9 @@ def test_higher_priority_goes_first(hosted: Cluster) -> None:
     hosted.post(PODS, pod("low")).ok()
     hosted.post(PODS, pod("high", priorityClassName="high", priority=1000)).ok()
     for name in ("low", "high"):
-        refused(hosted, name, NOBODY)
+        wait_unschedulable(hosted, name, NOBODY)
     join(hosted, node("n", cpu="500m"))
-    scheduled(hosted, "high")
+    wait_scheduled(hosted, "high")
     assert "nodeName" not in hosted.get(f"{PODS}/low").ok()["spec"]
 
 
@@ -198,13 +198,13 @@ def test_replicas_stay_apart_and_the_last_one_waits(hosted: Cluster) -> None:
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     for name in ("p", "q", "r"):
         hosted.post(PODS, pod(name, labels={"app": "web"}, affinity=apart)).ok()
-    assert {scheduled(hosted, name)["spec"]["nodeName"] for name in ("p", "q")} == {"a", "b"}
-    refused(hosted, "r", "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.")
+    assert {wait_scheduled(hosted, name)["spec"]["nodeName"] for name in ("p", "q")} == {"a", "b"}
+    wait_unschedulable(hosted, "r", "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.")
     hosted.post(PODS, pod("plain", labels={"app": "web"})).ok()
     message = "0/2 nodes are available: 2 node(s) didn't satisfy existing pods anti-affinity rules."
-    refused(hosted, "plain", message)
+    wait_unschedulable(hosted, "plain", message)
     hosted.delete(f"{PODS}/p?gracePeriodSeconds=0").ok()
-    scheduled(hosted, "r")
+    wait_scheduled(hosted, "r")
 
 
 def test_namespaces_are_asked_by_label(hosted: Cluster) -> None:
@@ -217,12 +217,12 @@ def test_namespaces_are_asked_by_label(hosted: Cluster) -> None:
     term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}, **selector}
     near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     hosted.post(PODS, pod("web", affinity=near)).ok()
-    refused(hosted, "web", "0/1 nodes are available: 1 node(s) didn't match pod affinity rules.")
+    wait_unschedulable(hosted, "web", "0/1 nodes are available: 1 node(s) didn't match pod affinity rules.")
     for name in ("red", "blue"):
         db = pod("db", labels={"app": "db"})
         db["metadata"]["namespace"] = name
         hosted.post(f"/api/v1/namespaces/{name}/pods", db).ok()
-    scheduled(hosted, "web")
+    wait_scheduled(hosted, "web")
 
 
 def test_pods_spread_over_zones(hosted: Cluster) -> None:
@@ -232,7 +232,7 @@ def test_pods_spread_over_zones(hosted: Cluster) -> None:
     even = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}]
     for number in range(6):
         hosted.post(PODS, pod(f"p{number}", labels={"app": "web"}, topologySpreadConstraints=even)).ok()
-    where = Counter(scheduled(hosted, f"p{number}")["spec"]["nodeName"][0] for number in range(6))
+    where = Counter(wait_scheduled(hosted, f"p{number}")["spec"]["nodeName"][0] for number in range(6))
     assert where == {"a": 3, "b": 3}
 
 
@@ -241,7 +241,7 @@ def test_one_of_higher_priority_gets_the_room_of_another(hosted: Cluster) -> Non
     hosted.post("/apis/scheduling.k8s.io/v1/priorityclasses", body).ok()
     join(hosted, node("n", cpu="500m"))
     hosted.post(PODS, pod("low")).ok()
-    scheduled(hosted, "low")
+    wait_scheduled(hosted, "low")
     hosted.post(PODS, pod("high", priorityClassName="high", priority=1000)).ok()
     leaving = hosted.eventually(
         lambda: (it := hosted.get(f"{PODS}/low").ok())["metadata"].get("deletionTimestamp") and it
@@ -256,24 +256,24 @@ def test_one_of_higher_priority_gets_the_room_of_another(hosted: Cluster) -> Non
     assert event["message"] == f"Preempted by pod {waiting['metadata']['uid']} on node n"
     assert event["related"]["name"] == "high"
     hosted.delete(f"{PODS}/low?gracePeriodSeconds=0").ok()
-    assert "nominatedNodeName" not in scheduled(hosted, "high")["status"]
+    assert "nominatedNodeName" not in wait_scheduled(hosted, "high")["status"]
 
 
 def test_a_pod_without_its_claim_waits(hosted: Cluster) -> None:
     join(hosted, node("n"))
     volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
     hosted.post(PODS, pod("p", volumes=volumes)).ok()
-    refused(hosted, "p", '0/1 nodes are available: persistentvolumeclaim "data" not found.')
+    wait_unschedulable(hosted, "p", '0/1 nodes are available: persistentvolumeclaim "data" not found.')
 
 
 def test_nothing_is_written_while_nothing_changes(hosted: Cluster) -> None:
     join(hosted, node("n", cpu="100m"))
     hosted.post(PODS, pod("p")).ok()
-    refused(hosted, "p", "0/1 nodes are available: 1 Insufficient cpu.")
+    wait_unschedulable(hosted, "p", "0/1 nodes are available: 1 Insufficient cpu.")
     before = hosted.get(f"{PODS}/p").ok()["metadata"]["resourceVersion"]
     hosted.patch(f"{NODES}/n", {"metadata": {"annotations": {"note": "nothing of interest"}}}).ok()
     hosted.post(PODS, pod("q", cpu="50m")).ok()
-    scheduled(hosted, "q")
+    wait_scheduled(hosted, "q")
     assert hosted.get(f"{PODS}/p").ok()["metadata"]["resourceVersion"] == before
 
 
@@ -284,8 +284,8 @@ def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         cluster.post(PODS, pod(name)).ok()
     for name in ("a", "b"):
-        scheduled(cluster, name)
-    refused(cluster, "c", "0/1 nodes are available: 1 Insufficient cpu.")
+        wait_scheduled(cluster, name)
+    wait_unschedulable(cluster, "c", "0/1 nodes are available: 1 Insufficient cpu.")
     version = cluster.get(f"{PODS}/c").ok()["metadata"]["resourceVersion"]
     cluster.close()
     first.stop()
@@ -293,10 +293,10 @@ def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path) -> None:
     again = Cluster(second, cluster.name)
     try:
         again.post(PODS, pod("d", cpu="", memory="")).ok()
-        scheduled(again, "d")
+        wait_scheduled(again, "d")
         assert again.get(f"{PODS}/c").ok()["metadata"]["resourceVersion"] == version
         again.delete(f"{PODS}/a?gracePeriodSeconds=0").ok()
-        scheduled(again, "c")
+        wait_scheduled(again, "c")
     finally:
         again.close()
         second.stop()

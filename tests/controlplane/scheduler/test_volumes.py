@@ -7,12 +7,12 @@ from zlib import crc32
 
 import pytest
 
-from shoal.controlplane.scheduler.home import Home
-from shoal.controlplane.scheduler.shape import Shapes
-from shoal.controlplane.scheduler.volumes import LOST_VOLUME, NO_VOLUME, WRONG_NODE, WRONG_ZONE, Volumes
-from tests.controlplane.scheduler.objects import node, pod, seen
+from shoal.controlplane.scheduler.cluster_scheduler import ClusterScheduler
+from shoal.controlplane.scheduler.equivalence import EquivalenceClasses
+from shoal.controlplane.scheduler.volumes import LOST_VOLUME, NO_VOLUME, WRONG_NODE, WRONG_ZONE, VolumeCache
+from tests.controlplane.scheduler.samples import from_server, node, pod
 
-SHAPES = Shapes()
+SHAPES = EquivalenceClasses()
 Object = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"
 KEY = ("default", "p")
@@ -43,39 +43,39 @@ def with_claim(name: str = "data") -> Object:
     return pod("p", volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": name}}])
 
 
-def home(*nodes: Object) -> tuple[Home, list[str]]:
+def home(*nodes: Object) -> tuple[ClusterScheduler, list[str]]:
     needs: list[str] = []
-    made = Home(SHAPES, lambda name: crc32(name.encode()), needs.append)
+    made = ClusterScheduler(SHAPES, lambda name: crc32(name.encode()), needs.append)
     for each in nodes:
-        made.see_node(each["metadata"]["name"], each)
+        made.on_node(each["metadata"]["name"], each)
     return made, needs
 
 
-def message(there: Home) -> str:
-    assert there.choose(10) == []
-    (found,) = there.refusals(100.0)
-    there.not_told(found)
+def message(there: ClusterScheduler) -> str:
+    assert there.schedule_pending(10) == []
+    (found,) = there.unreported_pods(100.0)
+    there.report_failed(found)
     return found.message
 
 
 def test_kinds_are_asked_for_when_a_pod_depends_on_them() -> None:
     there, needs = home(node("a"))
-    there.see_pod(("default", "q"), seen(pod("q")))
+    there.on_pod(("default", "q"), from_server(pod("q")))
     assert needs == []
-    there.see_pod(KEY, seen(with_claim()))
+    there.on_pod(KEY, from_server(with_claim()))
     assert needs == ["persistentvolumeclaims", "persistentvolumes", "storageclasses"]
 
 
 def test_a_pod_waits_for_its_claim_and_its_volume() -> None:
     there, _ = home(node("a", labels={ZONE: "x"}), node("b", labels={ZONE: "y"}))
-    there.see_pod(KEY, seen(with_claim()))
+    there.on_pod(KEY, from_server(with_claim()))
     assert message(there) == '0/2 nodes are available: persistentvolumeclaim "data" not found.'
-    assert there.see_claim(CLAIM, claim(class_="now")) is True
+    assert there.on_claim(CLAIM, claim(class_="now")) is True
     assert message(there) == "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."
-    there.see_claim(CLAIM, claim("v", "now"))
+    there.on_claim(CLAIM, claim("v", "now"))
     assert message(there) == f"0/2 nodes are available: 2 {LOST_VOLUME}."
-    assert there.see_volume("v", volume(["y"])) is True
-    assert [bind.node for bind in there.choose(10)] == ["b"]
+    assert there.on_volume("v", volume(["y"])) is True
+    assert [bind.node for bind in there.schedule_pending(10)] == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_a_pod_waits_for_its_claim_and_its_volume() -> None:
     ],
 )
 def test_where_a_bound_volume_is(there: Object, reasons: tuple[str, ...]) -> None:
-    volumes = Volumes()
-    volumes.see_claim(CLAIM, claim("v"))
-    volumes.see_volume("v", there)
+    volumes = VolumeCache()
+    volumes.put_claim(CLAIM, claim("v"))
+    volumes.put_volume("v", there)
     made, _ = home(node("a", labels={ZONE: "x"}), node("z"))
-    ties = volumes.ties("default", [("data", False)])
+    ties = volumes.constraints_for("default", [("data", False)])
     assert ties.reasons(made.snapshot.nodes["a"]) == reasons
     if reasons == (WRONG_ZONE,):
         assert ties.reasons(made.snapshot.nodes["z"]) == (), "a node in no zone is no wrong one"
@@ -103,52 +103,52 @@ def test_where_a_bound_volume_is(there: Object, reasons: tuple[str, ...]) -> Non
 
 def test_a_claim_that_waits_for_its_first_consumer_is_told_the_node() -> None:
     there, _ = home(node("a"))
-    there.see_class("late", class_())
-    there.see_claim(CLAIM, claim())
-    there.see_pod(KEY, seen(with_claim()))
-    (bind,) = there.choose(10)
-    assert (bind.node, bind.claims) == ("a", ("data",))
-    assert there.choose(10) == []
+    there.on_storage_class("late", class_())
+    there.on_claim(CLAIM, claim())
+    there.on_pod(KEY, from_server(with_claim()))
+    (bind,) = there.schedule_pending(10)
+    assert (bind.node, bind.unbound_claims) == ("a", ("data",))
+    assert there.schedule_pending(10) == []
     assert there.snapshot.nodes["a"].pods, "its room is taken meanwhile"
-    assert there.see_claim(CLAIM, claim(annotations=SELECTED)) is False
-    assert there.see_claim(CLAIM, claim("v", annotations=SELECTED)) is True
-    (bind,) = there.choose(10)
-    assert (bind.node, bind.claims) == ("a", ())
+    assert there.on_claim(CLAIM, claim(annotations=SELECTED)) is False
+    assert there.on_claim(CLAIM, claim("v", annotations=SELECTED)) is True
+    (bind,) = there.schedule_pending(10)
+    assert (bind.node, bind.unbound_claims) == ("a", ())
 
 
 def test_a_provisioner_that_gives_up_frees_the_pod() -> None:
     there, _ = home(node("a"))
-    there.see_class("late", class_())
-    there.see_claim(CLAIM, claim())
-    there.see_pod(KEY, seen(with_claim()))
-    there.choose(10)
-    there.see_claim(CLAIM, claim(annotations=SELECTED))
-    there.see_node("b", node("b"))
-    assert there.see_claim(CLAIM, claim()) is True
-    (again,) = there.choose(10)
-    assert again.claims == ("data",)
+    there.on_storage_class("late", class_())
+    there.on_claim(CLAIM, claim())
+    there.on_pod(KEY, from_server(with_claim()))
+    there.schedule_pending(10)
+    there.on_claim(CLAIM, claim(annotations=SELECTED))
+    there.on_node("b", node("b"))
+    assert there.on_claim(CLAIM, claim()) is True
+    (again,) = there.schedule_pending(10)
+    assert again.unbound_claims == ("data",)
 
 
 def test_after_a_restart_the_node_that_was_told_is_the_one() -> None:
     there, _ = home(node("a", cpu="1m"), node("b"))
-    there.see_class("late", class_())
-    there.see_claim(CLAIM, claim(annotations=SELECTED))
-    there.see_pod(KEY, seen(with_claim()))
+    there.on_storage_class("late", class_())
+    there.on_claim(CLAIM, claim(annotations=SELECTED))
+    there.on_pod(KEY, from_server(with_claim()))
     assert message(there) == f"0/2 nodes are available: 1 Insufficient cpu, 1 {NO_VOLUME}."
 
 
 def test_where_nobody_provides() -> None:
     there, _ = home(node("a", labels={ZONE: "x"}), node("b", labels={ZONE: "y"}))
-    there.see_class("late", class_(provisioner="kubernetes.io/no-provisioner"))
-    there.see_claim(CLAIM, claim())
-    there.see_pod(KEY, seen(with_claim()))
+    there.on_storage_class("late", class_(provisioner="kubernetes.io/no-provisioner"))
+    there.on_claim(CLAIM, claim())
+    there.on_pod(KEY, from_server(with_claim()))
     assert message(there) == f"0/2 nodes are available: 2 {NO_VOLUME}."
-    there.see_volume("small", free("1Gi", "x"))
-    there.see_volume("taken", {**free("9Gi", "x"), "spec": {**free("9Gi", "x")["spec"], "claimRef": {"name": "other"}}})
+    there.on_volume("small", free("1Gi", "x"))
+    there.on_volume("taken", {**free("9Gi", "x"), "spec": {**free("9Gi", "x")["spec"], "claimRef": {"name": "other"}}})
     assert message(there) == f"0/2 nodes are available: 2 {NO_VOLUME}."
-    there.see_volume("fits", free("5Gi", "x"))
-    (bind,) = there.choose(10)
-    assert (bind.node, bind.claims) == ("a", ("data",))
+    there.on_volume("fits", free("5Gi", "x"))
+    (bind,) = there.schedule_pending(10)
+    assert (bind.node, bind.unbound_claims) == ("a", ("data",))
 
 
 def free(size: str, zone: str) -> Object:
@@ -159,44 +159,44 @@ def free(size: str, zone: str) -> Object:
 
 def test_what_was_known_of_volumes_goes_with_the_last_pod_that_waits() -> None:
     there, _ = home(node("a"))
-    there.see_claim(CLAIM, claim("v"))
-    there.see_volume("v", volume())
-    there.see_pod(KEY, seen(with_claim()))
-    assert [bind.node for bind in there.choose(10)] == ["a"]
-    there.see_claim(CLAIM, claim("v", deletionTimestamp="2026-01-01T00:00:00Z"))
-    there.see_pod(("default", "q"), seen(with_claim()))
+    there.on_claim(CLAIM, claim("v"))
+    there.on_volume("v", volume())
+    there.on_pod(KEY, from_server(with_claim()))
+    assert [bind.node for bind in there.schedule_pending(10)] == ["a"]
+    there.on_claim(CLAIM, claim("v", deletionTimestamp="2026-01-01T00:00:00Z"))
+    there.on_pod(("default", "q"), from_server(with_claim()))
     assert message(there) == '0/1 nodes are available: persistentvolumeclaim "data" is being deleted.'
 
 
 def test_a_class_provides_in_some_zones_only() -> None:
     there, _ = home(node("a", labels={ZONE: "x"}), node("b", labels={ZONE: "y"}))
-    there.see_claim(CLAIM, claim())
-    there.see_pod(KEY, seen(with_claim()))
+    there.on_claim(CLAIM, claim())
+    there.on_pod(KEY, from_server(with_claim()))
     allowed = [{"matchLabelExpressions": [{"key": ZONE, "values": ["y"]}]}]
-    there.see_class("late", class_(allowedTopologies=allowed))
-    assert [bind.node for bind in there.choose(10)] == ["b"]
+    there.on_storage_class("late", class_(allowedTopologies=allowed))
+    assert [bind.node for bind in there.schedule_pending(10)] == ["b"]
 
 
 def test_claims_in_trouble() -> None:
-    volumes = Volumes()
+    volumes = VolumeCache()
     asked = [("data", False)]
-    volumes.see_claim(CLAIM, claim(deletionTimestamp="2024-01-01T00:00:00Z"))
-    assert volumes.ties("default", asked).message == 'persistentvolumeclaim "data" is being deleted'
-    volumes.see_claim(CLAIM, {**claim("v"), "status": {"phase": "Lost"}})
+    volumes.put_claim(CLAIM, claim(deletionTimestamp="2024-01-01T00:00:00Z"))
+    assert volumes.constraints_for("default", asked).message == 'persistentvolumeclaim "data" is being deleted'
+    volumes.put_claim(CLAIM, {**claim("v"), "status": {"phase": "Lost"}})
     lost = 'persistentvolumeclaim "data" bound to non-existent persistentvolume "v"'
-    assert volumes.ties("default", asked).message == lost
+    assert volumes.constraints_for("default", asked).message == lost
 
 
 def test_volumes_made_for_the_pod() -> None:
     there, _ = home(node("a"))
     made = pod("p", volumes=[{"name": "d", "ephemeral": {}}])
-    there.see_pod(KEY, seen(made))
+    there.on_pod(KEY, from_server(made))
     wait = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-d"'
     assert message(there) == f"0/1 nodes are available: {wait}."
     mine = {**claim("v"), "metadata": {**claim("v")["metadata"], "name": "p-d"}}
-    there.see_volume("v", volume())
-    there.see_claim(("default", "p-d"), mine)
+    there.on_volume("v", volume())
+    there.on_claim(("default", "p-d"), mine)
     assert message(there).endswith("PVC default/p-d was not created for pod (pod is not owner).")
     mine["metadata"]["ownerReferences"] = [{"uid": "uid-p", "controller": True}]
-    there.see_claim(("default", "p-d"), mine)
-    assert len(there.choose(10)) == 1
+    there.on_claim(("default", "p-d"), mine)
+    assert len(there.schedule_pending(10)) == 1

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shoal.controlplane.servicecidrs.decide import addresses, may_go
+from shoal.controlplane.servicecidrs.decide import can_delete, service_addresses
 from tests.controlplane.workloads import Object, condition
 from tests.serving import Cluster, Server, fresh_cluster
 
@@ -28,12 +28,12 @@ def cidr(*networks: str, name: str = "more") -> Object:
     ],
 )
 def test_when_a_network_may_go(going: Object, others: list[Object], used: list[str], may: bool) -> None:
-    assert may_go(going, others, used) is may
+    assert can_delete(going, others, used) is may
 
 
 def test_the_address_of_the_api_is_always_used() -> None:
     services: list[Object] = [{"spec": {"clusterIPs": ["10.0.0.7"]}}, {"spec": {"clusterIPs": ["None"]}}, {"spec": {}}]
-    assert addresses(services) == {"10.0.0.1", "10.0.0.7"}
+    assert service_addresses(services) == {"10.0.0.1", "10.0.0.7"}
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from shoal.controlplane.statefulsets.decide import Decision, Snapshot, decide, outdated
-from shoal.controlplane.statefulsets.identity import members, parent_and_ordinal
-from shoal.kinds.revisions import hash_of, new_revision, ordered, same_as
-from shoal.objects.ownership import Claims, controller_reference
+from shoal.controlplane.statefulsets.decide import StatefulSetDecision, StatefulSetSnapshot, decide, revisions_to_delete
+from shoal.controlplane.statefulsets.identity import filter_members, parent_and_ordinal
+from shoal.kinds.apps.revision import find_equal_revision, new_revision, revision_hash, sort_revisions
+from shoal.objects.ownership import OwnershipClaims, controller_reference
 
 Object = dict[str, Any]
 
@@ -53,11 +53,11 @@ def pod(ordinal: int, state: str = "ready", revision: str = "web-new", **metadat
     return made
 
 
-def step(owner: Object, pods: list[Object], claims: dict[str, Object] | None = None) -> Decision:
-    return decide(Snapshot(owner, pods, claims or {}, OLD, NEW, 0, NOW))
+def step(owner: Object, pods: list[Object], claims: dict[str, Object] | None = None) -> StatefulSetDecision:
+    return decide(StatefulSetSnapshot(owner, pods, claims or {}, OLD, NEW, 0, NOW))
 
 
-def done(decision: Decision) -> tuple[list[str], list[str]]:
+def created_and_deleted(decision: StatefulSetDecision) -> tuple[list[str], list[str]]:
     made = [one["metadata"]["name"].removeprefix("web-") for one in decision.create]
     return made, [one["metadata"]["name"].removeprefix("web-") for one in decision.delete]
 
@@ -87,7 +87,7 @@ def done(decision: Decision) -> tuple[list[str], list[str]]:
     ],
 )
 def test_in_order(pods: list[Object], create: list[str], delete: list[str]) -> None:
-    assert done(step(stateful_set(), pods)) == (create, delete)
+    assert created_and_deleted(step(stateful_set(), pods)) == (create, delete)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_in_order(pods: list[Object], create: list[str], delete: list[str]) -> N
     ],
 )
 def test_in_parallel(pods: list[Object], create: list[str], delete: list[str]) -> None:
-    assert done(step(stateful_set(podManagementPolicy="Parallel"), pods)) == (create, delete)
+    assert created_and_deleted(step(stateful_set(podManagementPolicy="Parallel"), pods)) == (create, delete)
 
 
 def rolling(**bounds: object) -> Object:
@@ -138,7 +138,7 @@ def test_a_rolling_update(spec: Object, states: str, delete: list[str]) -> None:
     ways = {"-": "ready", "+": "ready", "~": "running", "!": "running", "x": "ending"}
     pods = [pod(number, ways[state], "web-new" if state in "+~" else "web-old") for number, state in enumerate(states)]
     decision = step(stateful_set(**spec), pods)
-    assert done(decision) == ([], delete)
+    assert created_and_deleted(decision) == ([], delete)
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,9 @@ def test_which_revision_a_new_pod_has(spec: Object, status: Object, ordinal: int
 def test_availability_takes_its_time() -> None:
     owner = stateful_set(2, minReadySeconds=30)
     decision = step(owner, [pod(0, "new")])
-    assert done(decision) == ([], [])
+    assert created_and_deleted(decision) == ([], [])
     assert (decision.status["readyReplicas"], decision.status["availableReplicas"]) == (1, 0)
-    assert done(step(owner, [pod(0)])) == (["1"], [])
+    assert created_and_deleted(step(owner, [pod(0)])) == (["1"], [])
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_set_that_is_deleted_only_counts() -> None:
     owner = stateful_set()
     owner["metadata"]["deletionTimestamp"] = JUST_NOW
     decision = step(owner, [pod(0), pod(5)])
-    assert done(decision) == ([], [])
+    assert created_and_deleted(decision) == ([], [])
     assert decision.status["replicas"] == 2
 
 
@@ -213,7 +213,7 @@ def with_claims(replicas: int, deleted: str = "Retain", scaled: str = "Retain") 
     return stateful_set(replicas, volumeClaimTemplates=[template], persistentVolumeClaimRetentionPolicy=policy)
 
 
-def stored(ordinal: int, state: str = "ready") -> Object:
+def pod_with_claim(ordinal: int, state: str = "ready") -> Object:
     made = pod(ordinal, state)
     made["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": f"data-web-{ordinal}"}}]
     return made
@@ -251,7 +251,7 @@ def test_who_owns_a_claim(
     replicas: int, policy: tuple[str, str], owners: list[Object], wanted: list[str] | None
 ) -> None:
     claims = {**volume_claim(0, *([SET_OWNER] if policy[0] == "Delete" else [])), **volume_claim(1, *owners)}
-    found = step(with_claims(replicas, *policy), [stored(0), stored(1)], claims).owners
+    found = step(with_claims(replicas, *policy), [pod_with_claim(0), pod_with_claim(1)], claims).owner_patches
     if wanted is None:
         assert not found
     else:
@@ -261,14 +261,14 @@ def test_who_owns_a_claim(
 
 def test_claims_come_before_the_pod_and_are_made_again() -> None:
     decision = step(with_claims(1, "Delete"), [])
-    ((name, claim),) = decision.claims
+    ((name, claim),) = decision.create_claims
     assert (name, claim["metadata"]["name"]) == ("web-0", "data-web-0")
     assert claim["metadata"]["labels"] == {"app": "web"}
     assert [one["uid"] for one in claim["metadata"]["ownerReferences"]] == ["s"]
     (made,) = decision.create
     assert made["spec"]["volumes"] == [{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}]
-    assert [one for one, _ in step(with_claims(1), [stored(0, "pending")]).claims] == ["web-0"]
-    assert not step(with_claims(1), [stored(0)]).claims
+    assert [one for one, _ in step(with_claims(1), [pod_with_claim(0, "pending")]).create_claims] == ["web-0"]
+    assert not step(with_claims(1), [pod_with_claim(0)]).create_claims
 
 
 def test_a_claim_on_its_way_out_is_waited_for() -> None:
@@ -288,7 +288,7 @@ def test_a_claim_on_its_way_out_is_waited_for() -> None:
 
 def test_identity_is_given_to_a_pod_that_lacks_it() -> None:
     bare = {**pod(0), "metadata": {"name": "web-0", "uid": "u", "labels": {"app": "web"}}}
-    ((_, patch),) = step(stateful_set(1), [bare]).correct
+    ((_, patch),) = step(stateful_set(1), [bare]).corrections
     wanted = {"statefulset.kubernetes.io/pod-name": "web-0", "apps.kubernetes.io/pod-index": "0"}
     assert patch == {"metadata": {"labels": wanted}}
 
@@ -309,8 +309,8 @@ def test_names(name: str, wanted: tuple[str, int]) -> None:
 
 def test_members_by_name() -> None:
     mine, other = pod(0), {"metadata": {"name": "other-0"}}
-    claims = members(stateful_set(), Claims([mine, other], [mine, other], []))
-    assert (claims.kept, claims.adopt, claims.release) == ([mine], [mine], [other])
+    claims = filter_members(stateful_set(), OwnershipClaims([mine, other], [mine, other], []))
+    assert (claims.owned, claims.adopt, claims.release) == ([mine], [mine], [other])
 
 
 def test_history() -> None:
@@ -321,15 +321,18 @@ def test_history() -> None:
     assert first["metadata"]["name"] == f"web-{first['metadata']['labels']['controller.kubernetes.io/hash']}"
     changed = stateful_set(template={"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}})
     second = new_revision(changed, reference, 2, 0)
-    assert ordered([second, first]) == [first, second]
-    assert (same_as(owner, [first, second]), same_as(changed, [first, second])) == (first, second)
-    assert same_as(stateful_set(template={"spec": {}}), [first, second]) is None
+    assert sort_revisions([second, first]) == [first, second]
+    assert (find_equal_revision(owner, [first, second]), find_equal_revision(changed, [first, second])) == (
+        first,
+        second,
+    )
+    assert find_equal_revision(stateful_set(template={"spec": {}}), [first, second]) is None
     assert len({first["metadata"]["name"], new_revision(owner, reference, 1, 1)["metadata"]["name"]}) == 2
 
 
 def test_the_hash_is_that_of_upstream() -> None:
     # HashControllerRevision of k8s.io/kubernetes/pkg/controller/history for this data and a probe of 0.
-    assert hash_of({"spec": {"template": {"$patch": "replace"}}}, 0) == "589f85db5b"
+    assert revision_hash({"spec": {"template": {"$patch": "replace"}}}, 0) == "589f85db5b"
 
 
 def test_old_revisions_go_when_no_pod_is_at_them() -> None:
@@ -339,6 +342,6 @@ def test_old_revisions_go_when_no_pod_is_at_them() -> None:
 
     def gone(limit: int | None) -> list[str]:
         owner = stateful_set(revisionHistoryLimit=limit)
-        return [one["metadata"]["name"] for one in outdated(owner, pods, found, live)]
+        return [one["metadata"]["name"] for one in revisions_to_delete(owner, pods, found, live)]
 
     assert [gone(0), gone(1), gone(2), gone(None)] == [["b", "c"], ["b"], [], []]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.simulated import events, revisions, simulated_cluster
+from tests.controlplane.simulated_nodes import events, revisions, simulated_cluster
 from tests.controlplane.workloads import PODS, Object, pods, status_of, template
 from tests.serving import Cluster, Server
 
@@ -51,7 +51,7 @@ def is_done(cluster: Cluster, replicas: int, path: str = WEB) -> bool:
     return counts == [replicas] * 5 and same and status["observedGeneration"] == found["metadata"]["generation"]
 
 
-def rolled(cluster: Cluster, replicas: int) -> None:
+def wait_rolled_out(cluster: Cluster, replicas: int) -> None:
     cluster.eventually(lambda: is_done(cluster, replicas))
 
 
@@ -67,7 +67,7 @@ def images(cluster: Cluster) -> dict[str, str]:
 def test_pods_have_names_and_identities_and_come_in_order(cluster: Cluster) -> None:
     with cluster.watch(PODS) as watch:
         made = cluster.post(SETS, stateful_set(3)).ok()
-        rolled(cluster, 3)
+        wait_rolled_out(cluster, 3)
         story: list[tuple[str, bool]] = []
         while len(story) < 6:
             event = watch.next()
@@ -109,10 +109,10 @@ def test_pods_have_names_and_identities_and_come_in_order(cluster: Cluster) -> N
 
 def test_scaling_down_takes_the_highest_first(cluster: Cluster) -> None:
     cluster.post(SETS, stateful_set(3)).ok()
-    rolled(cluster, 3)
+    wait_rolled_out(cluster, 3)
     with cluster.watch(PODS) as watch:
         cluster.patch(WEB, {"spec": {"replicas": 1}}).ok()
-        rolled(cluster, 1)
+        wait_rolled_out(cluster, 1)
         gone: list[str] = []
         while len(gone) < 2:
             event = watch.next()
@@ -127,11 +127,11 @@ def test_scaling_down_takes_the_highest_first(cluster: Cluster) -> None:
 
 def test_a_lost_pod_comes_back_with_its_name(cluster: Cluster) -> None:
     cluster.post(SETS, stateful_set(2)).ok()
-    rolled(cluster, 2)
+    wait_rolled_out(cluster, 2)
     before = cluster.get(f"{PODS}/web-0").ok()["metadata"]["uid"]
     cluster.delete(f"{PODS}/web-0").ok()
     cluster.eventually(lambda: cluster.get(f"{PODS}/web-0").json["metadata"].get("uid", before) != before)
-    rolled(cluster, 2)
+    wait_rolled_out(cluster, 2)
 
 
 def test_parallel_sets_do_not_wait(cluster: Cluster) -> None:
@@ -151,37 +151,37 @@ def test_an_ordered_set_waits_for_the_first(cluster: Cluster) -> None:
     cluster.eventually(lambda: status_of(cluster, WEB).get("replicas") == 1)
     assert sorted(images(cluster)) == ["web-0"]
     cluster.patch("/api/v1/nodes/n", {"metadata": {"labels": {"none": "such"}}}).ok()
-    rolled(cluster, 4)
+    wait_rolled_out(cluster, 4)
 
 
 def test_a_rolling_update_with_a_partition_and_back(cluster: Cluster) -> None:
     cluster.post(SETS, stateful_set(3)).ok()
-    rolled(cluster, 3)
+    wait_rolled_out(cluster, 3)
     first = status_of(cluster, WEB)["updateRevision"]
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
     cluster.patch(WEB, {"spec": {"updateStrategy": strategy}}).ok()
     set_image(cluster, "web:2")
     cluster.eventually(lambda: images(cluster) == {"web-0": "web:1", "web-1": "web:1", "web-2": "web:2"})
     cluster.eventually(lambda: status_of(cluster, WEB).get("readyReplicas") == 3)
-    status = cluster.eventually(lambda: _counted(cluster, 2, 1)) or {}
+    status = cluster.eventually(lambda: _status_if_counts(cluster, 2, 1)) or {}
     assert status["currentRevision"] == first != status["updateRevision"]
     # What is lost comes back as its place in the update says.
     for name in ("web-0", "web-2"):
         cluster.delete(f"{PODS}/{name}").ok()
-    cluster.eventually(lambda: _counted(cluster, 2, 1) and status_of(cluster, WEB).get("readyReplicas") == 3)
+    cluster.eventually(lambda: _status_if_counts(cluster, 2, 1) and status_of(cluster, WEB).get("readyReplicas") == 3)
     assert images(cluster) == {"web-0": "web:1", "web-1": "web:1", "web-2": "web:2"}
     cluster.patch(WEB, {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}}).ok()
-    rolled(cluster, 3)
+    wait_rolled_out(cluster, 3)
     assert set(images(cluster).values()) == {"web:2"}
     assert sorted(revisions(cluster).values()) == [1, 2]
     set_image(cluster, "web:1")
-    rolled(cluster, 3)
+    wait_rolled_out(cluster, 3)
     assert set(images(cluster).values()) == {"web:1"}
     assert status_of(cluster, WEB)["currentRevision"] == first
     assert revisions(cluster)[first] == 3
 
 
-def _counted(cluster: Cluster, current: int, updated: int) -> Object | None:
+def _status_if_counts(cluster: Cluster, current: int, updated: int) -> Object | None:
     status = status_of(cluster, WEB)
     counts = status.get("currentReplicas"), status.get("updatedReplicas")
     return status if counts == (current, updated) else None
@@ -239,7 +239,7 @@ def test_pods_are_adopted_by_name_and_failed_ones_replaced(cluster: Cluster) -> 
         cluster.post(PODS, {**pod, "metadata": {"name": name, "labels": {"app": "web"}}}).ok()
     made = cluster.post(SETS, stateful_set(2)).ok()
     cluster.eventually(lambda: len(pods(cluster)) == 3 and status_of(cluster, WEB).get("readyReplicas") == 2)
-    rolled(cluster, 2)
+    wait_rolled_out(cluster, 2)
     adopted = cluster.get(f"{PODS}/web-0").ok()
     assert adopted["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
     assert adopted["metadata"]["labels"]["apps.kubernetes.io/pod-index"] == "0"
@@ -247,4 +247,4 @@ def test_pods_are_adopted_by_name_and_failed_ones_replaced(cluster: Cluster) -> 
     before = cluster.get(f"{PODS}/web-1").ok()["metadata"]["uid"]
     cluster.patch(f"{PODS}/web-1/status", {"status": {"phase": "Failed"}}).ok()
     cluster.eventually(lambda: cluster.get(f"{PODS}/web-1").json["metadata"].get("uid", before) != before)
-    rolled(cluster, 2)
+    wait_rolled_out(cluster, 2)

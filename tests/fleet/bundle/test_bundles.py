@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from shoal.client.requests import Kind
+from shoal.client.rest import GroupVersionResource
 from shoal.fleet.bundle.objects import NAMESPACE
-from shoal.fleet.bundle.site import KINDS
+from shoal.fleet.bundle.remote_cluster import BUNDLE_RESOURCES
 from shoal.fleet.resources import SECRETS, WORKERS
 from shoal.objects.errors import NotFound
-from tests.fleet.bundle.places import DEPLOYMENTS, HUB, Place, hub_of, kubeconfig, place, said
+from tests.fleet.bundle.bundle_hub import DEPLOYMENTS, HUB, Place, hub_of, kubeconfig, place, said
 
 Object = dict[str, Any]
 
@@ -36,7 +36,7 @@ async def test_a_cluster_gets_its_bundle(made: Place) -> None:
         assert bundle.keys() == {"version", "image", "revision", "cluster", "time", "availableRevision"}
         assert worker["metadata"]["finalizers"] == ["infrastructure.cluster.x-k8s.io/worker-bundle"]
         for name in ("ServiceAccount", "NetworkPolicy", "PersistentVolumeClaim", "Secret", "Deployment"):
-            obj = await inside.get(KINDS[name], "shoal-worker-far", NAMESPACE)
+            obj = await inside.get(BUNDLE_RESOURCES[name], "shoal-worker-far", NAMESPACE)
             assert obj["metadata"]["labels"] == {
                 "app.kubernetes.io/managed-by": "shoal",
                 "shoal.dev/bundle-version": "1.0.0",
@@ -115,35 +115,35 @@ async def test_what_somebody_changes_is_put_right_and_what_is_theirs_stays(made:
     async with made.bundles():
         await made.installed("far", inside)
         theirs = {"metadata": {"annotations": {"team": "blue"}}, "spec": {"replicas": 3}}
-        await inside.merge(DEPLOYMENTS, name, theirs, NAMESPACE)
+        await inside.merge_patch(DEPLOYMENTS, name, theirs, NAMESPACE)
 
         async def one() -> bool:
             found = await inside.get(DEPLOYMENTS, name, NAMESPACE)
             return bool(found["spec"]["replicas"] == 1 and found["metadata"]["annotations"]["team"] == "blue")
 
         await made.eventually(one)
-        await inside.merge(KINDS["NetworkPolicy"], name, {"spec": {"ingress": [{}]}}, NAMESPACE)
+        await inside.merge_patch(BUNDLE_RESOURCES["NetworkPolicy"], name, {"spec": {"ingress": [{}]}}, NAMESPACE)
 
         async def closed() -> bool:
-            return not (await inside.get(KINDS["NetworkPolicy"], name, NAMESPACE))["spec"].get("ingress")
+            return not (await inside.get(BUNDLE_RESOURCES["NetworkPolicy"], name, NAMESPACE))["spec"].get("ingress")
 
         await made.eventually(closed)
-        await inside.merge(
-            KINDS["ServiceAccount"], name, {"metadata": {"labels": {"shoal.dev/worker": None}}}, NAMESPACE
+        await inside.merge_patch(
+            BUNDLE_RESOURCES["ServiceAccount"], name, {"metadata": {"labels": {"shoal.dev/worker": None}}}, NAMESPACE
         )
 
         async def labelled() -> bool:
-            found = await inside.get(KINDS["ServiceAccount"], name, NAMESPACE)
+            found = await inside.get(BUNDLE_RESOURCES["ServiceAccount"], name, NAMESPACE)
             return bool(found["metadata"]["labels"].get("shoal.dev/worker") == "far")
 
         await made.eventually(labelled)
         for kind in ("NetworkPolicy", "Secret", "Deployment"):
-            before = await inside.get(KINDS[kind], name, NAMESPACE)
-            await inside.delete(KINDS[kind], name, NAMESPACE)
+            before = await inside.get(BUNDLE_RESOURCES[kind], name, NAMESPACE)
+            await inside.delete(BUNDLE_RESOURCES[kind], name, NAMESPACE)
 
             async def anew(kind: str = kind, uid: str = before["metadata"]["uid"]) -> bool:
                 try:
-                    return bool((await inside.get(KINDS[kind], name, NAMESPACE))["metadata"]["uid"] != uid)
+                    return bool((await inside.get(BUNDLE_RESOURCES[kind], name, NAMESPACE))["metadata"]["uid"] != uid)
                 except NotFound:
                     return False
 
@@ -164,12 +164,12 @@ async def test_what_somebody_changes_is_put_right_and_what_is_theirs_stays(made:
 async def test_a_claim_that_was_expanded_stays_so(made: Place) -> None:
     inside = await made.cluster("east")
     await made.worker("far", "east")
-    claims = KINDS["PersistentVolumeClaim"]
+    claims = BUNDLE_RESOURCES["PersistentVolumeClaim"]
     async with made.bundles():
         await made.installed("far", inside)
         status = {"phase": "Bound", "capacity": {"storage": "10Gi"}}
-        await inside.merge(claims, "shoal-worker-far", {"status": status}, NAMESPACE, "status")
-    await inside.merge(
+        await inside.merge_patch(claims, "shoal-worker-far", {"status": status}, NAMESPACE, "status")
+    await inside.merge_patch(
         claims, "shoal-worker-far", {"metadata": {"labels": {"shoal.dev/bundle-version": "0.1"}}}, NAMESPACE
     )
     async with made.bundles():
@@ -200,12 +200,12 @@ async def test_what_an_older_bundle_had_is_pruned_by_its_labels(made: Place) -> 
     other = config_map("other")
     other["metadata"]["labels"] = {**old["metadata"]["labels"], "shoal.dev/worker": "near"}
     for obj in (old, unversioned, other, config_map("theirs")):
-        await inside.create(KINDS["ConfigMap"], obj, NAMESPACE)
+        await inside.create(BUNDLE_RESOURCES["ConfigMap"], obj, NAMESPACE)
     async with made.bundles("1.1.0"):
-        await made.gone(inside, KINDS["ConfigMap"], "old")
+        await made.gone(inside, BUNDLE_RESOURCES["ConfigMap"], "old")
         worker = await made.installed("far", inside, "1.1.0")
         assert worker["status"]["bundle"]["version"] == "1.1.0"
-        left, _ = await inside.list_all(KINDS["ConfigMap"], NAMESPACE)
+        left, _ = await inside.list_all(BUNDLE_RESOURCES["ConfigMap"], NAMESPACE)
         assert {obj["metadata"]["name"] for obj in left} >= {"unversioned", "other", "theirs"}
 
 
@@ -263,10 +263,10 @@ async def test_a_kubeconfig_that_now_leads_elsewhere_is_not_followed(made: Place
     async with made.bundles():
         await made.installed("far", inside)
         reference = {"namespace": NAMESPACE, "name": "west-admin"}
-        await made.hub.merge(WORKERS, "far", {"spec": {"kubeconfigSecretRef": reference}}, NAMESPACE)
+        await made.hub.merge_patch(WORKERS, "far", {"spec": {"kubeconfigSecretRef": reference}}, NAMESPACE)
         worker = await made.says("far", "AnotherCluster")
         assert said(worker)[0] == "False"
-        assert await made.world.gone(other, KINDS["Namespace"], NAMESPACE)
+        assert await made.world.is_gone(other, BUNDLE_RESOURCES["Namespace"], NAMESPACE)
 
 
 async def test_a_cluster_is_of_one_worker(made: Place) -> None:
@@ -283,11 +283,11 @@ async def test_a_cluster_is_of_one_worker(made: Place) -> None:
 async def test_a_namespace_that_was_there_is_used_as_it_is(made: Place) -> None:
     inside = await made.cluster("east")
     theirs = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": {"team": "blue"}}}
-    await inside.create(KINDS["Namespace"], theirs)
+    await inside.create(BUNDLE_RESOURCES["Namespace"], theirs)
     await made.worker("far", "east")
     async with made.bundles():
         await made.installed("far", inside)
-        found = await inside.get(KINDS["Namespace"], NAMESPACE)
+        found = await inside.get(BUNDLE_RESOURCES["Namespace"], NAMESPACE)
         assert "shoal.dev/worker" not in found["metadata"]["labels"]
 
 
@@ -302,7 +302,7 @@ async def test_what_is_refused_is_named(made: Place) -> None:
         near = said(await made.says("near", "HubNotReachable"))
         assert near[0] == "False"
         assert "--advertise-address" in near[2]
-        await made.hub.merge(WORKERS, "lost", {"spec": {"hubAddress": HUB}}, NAMESPACE)
+        await made.hub.merge_patch(WORKERS, "lost", {"spec": {"hubAddress": HUB}}, NAMESPACE)
         assert said(await made.says("lost", "NoKubeconfig"))[2] == "Secret shoal-system/nowhere-admin is not there"
         wrong = await made.says("wrong", "InvalidKubeconfig")
         assert said(wrong)[2].startswith("key 'value' of Secret shoal-system/wrong-admin is no kubeconfig")
@@ -315,12 +315,14 @@ async def test_what_is_refused_is_named(made: Place) -> None:
 
 async def test_a_kubeconfig_that_its_cluster_does_not_accept(made: Place) -> None:
     await made.cluster("east")
-    await made.hub.merge(SECRETS, "east-admin", {"stringData": {"value": kubeconfig("east", "not-a-token")}}, NAMESPACE)
+    await made.hub.merge_patch(
+        SECRETS, "east-admin", {"stringData": {"value": kubeconfig("east", "not-a-token")}}, NAMESPACE
+    )
     await made.worker("far", "east")
     async with made.bundles():
         worker = await made.says("far", "AccessRefused")
         assert said(worker)[2].startswith("its cluster refuses the kubeconfig: ")
-        await made.hub.merge(SECRETS, "east-admin", {"stringData": {"value": kubeconfig("east")}}, NAMESPACE)
+        await made.hub.merge_patch(SECRETS, "east-admin", {"stringData": {"value": kubeconfig("east")}}, NAMESPACE)
         await made.says("far", "WorkerNotAvailable")
 
 
@@ -346,28 +348,32 @@ async def test_a_kubeconfig_that_may_not_list_is_told_which_kinds(made: Place) -
     inside = await made.cluster("east")
     rules = [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"]}]
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "looker"}}
-    await inside.create(Kind("rbac.authorization.k8s.io", "v1", "clusterroles", False), {**role, "rules": rules})
+    await inside.create(
+        GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles", False), {**role, "rules": rules}
+    )
     subject = {"kind": "ServiceAccount", "name": "looker", "namespace": "default"}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "looker"}
     binding = {**role, "kind": "ClusterRoleBinding", "roleRef": reference, "subjects": [subject]}
-    await inside.create(Kind("rbac.authorization.k8s.io", "v1", "clusterrolebindings", False), binding)
+    await inside.create(GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", False), binding)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "looker"}}
-    await inside.create(KINDS["ServiceAccount"], account, "default")
-    path = inside.path(KINDS["ServiceAccount"], "looker", "default", "token")
+    await inside.create(BUNDLE_RESOURCES["ServiceAccount"], account, "default")
+    path = inside.resource_path(BUNDLE_RESOURCES["ServiceAccount"], "looker", "default", "token")
     asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86400}}
-    token = (await inside.call("POST", path, body=asked))["status"]["token"]
-    await made.hub.merge(SECRETS, "east-admin", {"stringData": {"value": kubeconfig("east", token)}}, NAMESPACE)
+    token = (await inside.request("POST", path, body=asked))["status"]["token"]
+    await made.hub.merge_patch(SECRETS, "east-admin", {"stringData": {"value": kubeconfig("east", token)}}, NAMESPACE)
     await made.worker("far", "east")
     async with made.bundles():
         worker = await made.says("far", "AccessRefused")
         assert said(worker)[2].startswith("it could not be listed in its cluster: ServiceAccount, NetworkPolicy, ")
         assert token not in str(worker)
-        assert await made.world.gone(inside, KINDS["Namespace"], NAMESPACE)
+        assert await made.world.is_gone(inside, BUNDLE_RESOURCES["Namespace"], NAMESPACE)
 
 
 async def test_what_the_cluster_refuses_is_named_with_its_words(made: Place) -> None:
     inside = await made.cluster("east")
-    await inside.create(KINDS["Namespace"], {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    await inside.create(
+        BUNDLE_RESOURCES["Namespace"], {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    )
     labels = {"app": "theirs"}
     spec = {
         "selector": {"matchLabels": labels},

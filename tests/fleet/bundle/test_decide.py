@@ -10,14 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.fleet.bundle import decide
-from shoal.fleet.bundle.decide import Release, Standing
-from shoal.fleet.bundle.differences import difference
-from shoal.fleet.bundle.objects import NAMESPACE, Plan, bundle, hub_kubeconfig, id_of, label_of, revision
-from shoal.kinds import joining
+from shoal.fleet.bundle.decide import BundleRelease, RolloutState
+from shoal.fleet.bundle.diff import first_difference
+from shoal.fleet.bundle.objects import (
+    NAMESPACE,
+    BundleSpec,
+    bundle_objects,
+    bundle_revision,
+    hub_kubeconfig,
+    object_id,
+    version_label,
+)
+from shoal.kinds.fleet import worker_join
 
 Object = dict[str, Any]
 
-PLAN = Plan("far", "1.0.0", kubeconfig="secret words")
+PLAN = BundleSpec("far", "1.0.0", kubeconfig="secret words")
 NOW = "2026-11-15T12:00:00Z"
 
 
@@ -30,7 +38,7 @@ def worker(name: str = "far", namespace: str = NAMESPACE, status: Object | None 
 
 
 def test_what_a_bundle_holds() -> None:
-    made = bundle(PLAN)
+    made = bundle_objects(PLAN)
     assert [obj["kind"] for obj in made] == [
         "Namespace",
         "ServiceAccount",
@@ -59,15 +67,15 @@ def test_what_a_bundle_holds() -> None:
 
 
 def test_a_revision_follows_all_but_the_secret() -> None:
-    one = revision(bundle(PLAN))
-    assert revision(bundle(Plan("far", "1.0.0", kubeconfig="others"))) == one
-    assert revision(bundle(Plan("far", "1.0.0", "else/image:1"))) != one
-    assert revision(bundle(Plan("far", "1.0.1"))) != one
+    one = bundle_revision(bundle_objects(PLAN))
+    assert bundle_revision(bundle_objects(BundleSpec("far", "1.0.0", kubeconfig="others"))) == one
+    assert bundle_revision(bundle_objects(BundleSpec("far", "1.0.0", "else/image:1"))) != one
+    assert bundle_revision(bundle_objects(BundleSpec("far", "1.0.1"))) != one
     assert "secret words" not in repr(PLAN)
 
 
 def test_a_version_becomes_a_label() -> None:
-    assert label_of("1.0.0+local.3") == "1.0.0_local.3"
+    assert version_label("1.0.0+local.3") == "1.0.0_local.3"
 
 
 def test_who_has_joined_needs_no_token() -> None:
@@ -99,7 +107,7 @@ def test_who_has_joined_needs_no_token() -> None:
     ],
 )
 def test_differences(wanted: Object, found: Object, where: str) -> None:
-    assert difference(wanted, found) == where
+    assert first_difference(wanted, found) == where
 
 
 trees = st.recursive(
@@ -110,28 +118,28 @@ trees = st.recursive(
 
 @given(st.dictionaries(st.text(max_size=3), trees, max_size=4))
 def test_nothing_differs_from_itself(tree: Object) -> None:
-    assert difference(tree, tree) == ""
+    assert first_difference(tree, tree) == ""
 
 
 def stored(version: str = "1.0.0", name: str = "far") -> dict[Any, Object]:
     """As a cluster holds it, with what it adds."""
     found = {}
-    for obj in bundle(Plan(name, version, kubeconfig="secret words")):
+    for obj in bundle_objects(BundleSpec(name, version, kubeconfig="secret words")):
         kept = {**obj, "apiVersion": None, "status": {"phase": "Active"}}
-        found[id_of(obj)] = {**kept, "metadata": {**obj["metadata"], "uid": "u", "resourceVersion": "7"}}
+        found[object_id(obj)] = {**kept, "metadata": {**obj["metadata"], "uid": "u", "resourceVersion": "7"}}
     return found
 
 
 def test_a_bundle_that_is_there_is_left_alone() -> None:
-    changes = decide.changes(bundle(PLAN), stored(), "1.0.0")
-    assert (changes.apply, changes.prune, changes.going) == ([], [], [])
+    changes = decide.diff_bundle(bundle_objects(PLAN), stored(), "1.0.0")
+    assert (changes.apply, changes.prune, changes.deleting) == ([], [], [])
 
 
 def test_what_is_not_there_or_differs_is_applied_in_order() -> None:
     found = stored()
     del found["ServiceAccount", NAMESPACE, "shoal-worker-far"]
     found["Deployment", NAMESPACE, "shoal-worker-far"]["spec"] = {"replicas": 3}
-    changes = decide.changes(bundle(PLAN), found, "1.0.0")
+    changes = decide.diff_bundle(bundle_objects(PLAN), found, "1.0.0")
     assert [(obj["kind"], where) for obj, where in changes.apply] == [
         ("ServiceAccount", ""),
         ("Deployment", "spec.replicas"),
@@ -139,7 +147,7 @@ def test_what_is_not_there_or_differs_is_applied_in_order() -> None:
 
 
 def test_an_older_version_differs_everywhere() -> None:
-    changes = decide.changes(bundle(PLAN), stored("0.9"), "1.0.0")
+    changes = decide.diff_bundle(bundle_objects(PLAN), stored("0.9"), "1.0.0")
     assert {where for _, where in changes.apply} == {"metadata.labels.shoal.dev/bundle-version"}
     assert len(changes.apply) == 6
 
@@ -149,7 +157,9 @@ def test_a_claim_keeps_what_it_has() -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "40Gi"}}, "volumeName": "v"}
     found["PersistentVolumeClaim", NAMESPACE, "shoal-worker-far"]["spec"] = spec
     (claim,) = [
-        obj for obj, _ in decide.changes(bundle(PLAN), found, "1.0.0").apply if obj["kind"] == "PersistentVolumeClaim"
+        obj
+        for obj, _ in decide.diff_bundle(bundle_objects(PLAN), found, "1.0.0").apply
+        if obj["kind"] == "PersistentVolumeClaim"
     ]
     assert claim["spec"]["resources"]["requests"]["storage"] == "40Gi"
     assert "volumeName" not in claim["spec"]
@@ -173,59 +183,59 @@ def extra(kind: str, version: str | None, **metadata: Any) -> Object:
     ],
 )
 def test_what_is_pruned(obj: Object, pruned: bool) -> None:
-    changes = decide.changes(bundle(PLAN), {**stored(), id_of(obj): obj}, "1.0.0")
+    changes = decide.diff_bundle(bundle_objects(PLAN), {**stored(), object_id(obj): obj}, "1.0.0")
     assert changes.prune == ([obj] if pruned else [])
 
 
 def test_what_is_going_is_waited_for() -> None:
     found = stored()
     found["Secret", NAMESPACE, "shoal-worker-far"]["metadata"]["deletionTimestamp"] = NOW
-    changes = decide.changes(bundle(PLAN), found, "1.0.0")
-    assert [obj["kind"] for obj in changes.going] == ["Secret"]
+    changes = decide.diff_bundle(bundle_objects(PLAN), found, "1.0.0")
+    assert [obj["kind"] for obj in changes.deleting] == ["Secret"]
     assert changes.apply == []
 
 
 # --- whose turn it is ---
 
-OLD, NEW = Release("1.0.0", "image:1"), Release("2.0.0", "image:2")
-PATCHED = Release("2.0.0", "image:3")
+OLD, NEW = BundleRelease("1.0.0", "image:1"), BundleRelease("2.0.0", "image:2")
+PATCHED = BundleRelease("2.0.0", "image:3")
 
 
 @pytest.mark.parametrize(
     ("others", "mine", "first"),
     [
-        ([], Standing("b", OLD, True, True), ""),
-        ([], Standing("b", NEW, False, True), ""),
-        ([Standing("a", OLD, True, True)], Standing("b", OLD, True, True), "a"),
-        ([Standing("a", PATCHED, True, True)], Standing("b", OLD, True, True), "a"),
-        ([Standing("c", OLD, True, True)], Standing("b", OLD, True, True), ""),
-        ([Standing("a", OLD, True, False)], Standing("b", OLD, True, True), ""),
-        ([Standing("a", NEW, True, True)], Standing("b", OLD, True, True), ""),
-        ([Standing("c", NEW, False, True)], Standing("b", OLD, True, True), "c"),
-        ([Standing("c", NEW, False, False)], Standing("b", OLD, True, True), "c"),
-        ([Standing("a", OLD, True, True)], Standing("b", None, True, True), ""),
-        ([Standing("a", None, True, True)], Standing("b", OLD, True, True), ""),
-        ([Standing("a", OLD, True, True)], Standing("b", OLD, True, False), "a"),
+        ([], RolloutState("b", OLD, True, True), ""),
+        ([], RolloutState("b", NEW, False, True), ""),
+        ([RolloutState("a", OLD, True, True)], RolloutState("b", OLD, True, True), "a"),
+        ([RolloutState("a", PATCHED, True, True)], RolloutState("b", OLD, True, True), "a"),
+        ([RolloutState("c", OLD, True, True)], RolloutState("b", OLD, True, True), ""),
+        ([RolloutState("a", OLD, True, False)], RolloutState("b", OLD, True, True), ""),
+        ([RolloutState("a", NEW, True, True)], RolloutState("b", OLD, True, True), ""),
+        ([RolloutState("c", NEW, False, True)], RolloutState("b", OLD, True, True), "c"),
+        ([RolloutState("c", NEW, False, False)], RolloutState("b", OLD, True, True), "c"),
+        ([RolloutState("a", OLD, True, True)], RolloutState("b", None, True, True), ""),
+        ([RolloutState("a", None, True, True)], RolloutState("b", OLD, True, True), ""),
+        ([RolloutState("a", OLD, True, True)], RolloutState("b", OLD, True, False), "a"),
     ],
 )
-def test_turns(others: list[Standing], mine: Standing, first: str) -> None:
-    assert decide.waits_for("b", [*others, mine], NEW) == first
+def test_turns(others: list[RolloutState], mine: RolloutState, first: str) -> None:
+    assert decide.rollout_blocker("b", [*others, mine], NEW) == first
 
 
 standings = st.lists(
-    st.builds(Standing, st.sampled_from("abcde"), st.sampled_from([None, OLD, NEW]), st.booleans(), st.booleans()),
+    st.builds(RolloutState, st.sampled_from("abcde"), st.sampled_from([None, OLD, NEW]), st.booleans(), st.booleans()),
     unique_by=lambda one: one.name,
     max_size=5,
 )
 
 
 @given(standings)
-def test_no_two_are_updated_at_once(everybody: list[Standing]) -> None:
+def test_no_two_are_updated_at_once(everybody: list[RolloutState]) -> None:
     waiting = [one for one in everybody if one.release == OLD]
-    may = [one for one in waiting if not decide.waits_for(one.name, everybody, NEW)]
-    assert len([one for one in may if one.reachable]) <= 1
-    assert not (may and any(one.release == NEW and not one.settled for one in everybody))
-    assert may or not waiting or any(one.release == NEW and not one.settled for one in everybody), "it goes on"
+    may = [one for one in waiting if not decide.rollout_blocker(one.name, everybody, NEW)]
+    assert len([one for one in may if one.is_reachable]) <= 1
+    assert not (may and any(one.release == NEW and not one.is_settled for one in everybody))
+    assert may or not waiting or any(one.release == NEW and not one.is_settled for one in everybody), "it goes on"
 
 
 @pytest.mark.parametrize(
@@ -238,8 +248,8 @@ def test_no_two_are_updated_at_once(everybody: list[Standing]) -> None:
     ],
 )
 def test_standing(bundle_: Object, settled: bool) -> None:
-    found = decide.standing(worker(status={"bundle": bundle_}))
-    assert found == Standing("far", Release("1", "i") if bundle_ else None, settled, True)
+    found = decide.rollout_state(worker(status={"bundle": bundle_}))
+    assert found == RolloutState("far", BundleRelease("1", "i") if bundle_ else None, settled, True)
 
 
 # --- what is said ---
@@ -273,7 +283,7 @@ def test_standing(bundle_: Object, settled: bool) -> None:
     ],
 )
 def test_why_a_worker_does_not_run(status: Object, why: str) -> None:
-    assert decide.unavailable({"metadata": {"generation": 3}, "status": status}) == why
+    assert decide.unavailable_reason({"metadata": {"generation": 3}, "status": status}) == why
 
 
 @pytest.mark.parametrize(
@@ -289,7 +299,7 @@ def test_why_a_worker_does_not_run(status: Object, why: str) -> None:
 )
 def test_a_hub_that_no_cluster_reaches(url: str, given: str, refused: bool) -> None:
     obj = worker(hubAddress=given)
-    found = decide.unreachable_hub(obj, url)
+    found = decide.hub_unreachable(obj, url)
     assert (found is not None) == refused
     if found is not None:
         assert (found.status, found.reason) == ("False", "HubNotReachable")
@@ -311,15 +321,15 @@ def test_a_hub_that_no_cluster_reaches(url: str, given: str, refused: bool) -> N
     ],
 )
 def test_what_nothing_is_done_for(obj: Object, reason: str) -> None:
-    found = decide.refusal(obj)
+    found = decide.reject_reason(obj)
     assert (found.reason if found is not None else "") == reason
 
 
 def test_a_worker_that_is_no_cluster_is_nothing_to_it() -> None:
-    assert not decide.is_declared(worker(infrastructure="process"))
+    assert not decide.is_bundle_worker(worker(infrastructure="process"))
     held = worker(infrastructure="process")
     held["metadata"]["finalizers"] = [decide.FINALIZER]
-    assert decide.is_declared(held)
+    assert decide.is_bundle_worker(held)
 
 
 @pytest.mark.parametrize(
@@ -332,27 +342,27 @@ def test_the_version_of_a_kind_cluster(version: str, minor: str) -> None:
 
 def test_a_status_is_written_only_when_it_says_something_new() -> None:
     obj = worker(status={"phase": "Pending"})
-    said = decide.Said("True", "Applied", "fine")
-    status = decide.told(obj, said, {"version": "1"}, NOW)
+    said = decide.BundleCondition("True", "Applied", "fine")
+    status = decide.bundle_status(obj, said, {"version": "1"}, NOW)
     assert status is not None
     assert status["phase"] == "Pending"
     assert status["conditions"][0]["observedGeneration"] == 2
-    assert decide.told({**obj, "status": status}, said, {"version": "1"}, "later") is None
-    assert decide.told({**obj, "status": status}, said, None, "later") is None
+    assert decide.bundle_status({**obj, "status": status}, said, {"version": "1"}, "later") is None
+    assert decide.bundle_status({**obj, "status": status}, said, None, "later") is None
 
 
 def test_a_bundle_keeps_the_time_it_was_begun() -> None:
-    first = decide.begun(worker(), OLD, "r", "c", NOW)
-    again = decide.begun(worker(status={"bundle": {**first, "availableRevision": "r"}}), OLD, "r", "c", "later")
+    first = decide.bundle_state(worker(), OLD, "r", "c", NOW)
+    again = decide.bundle_state(worker(status={"bundle": {**first, "availableRevision": "r"}}), OLD, "r", "c", "later")
     assert again == {**first, "availableRevision": "r"}
-    assert decide.begun(worker(status={"bundle": first}), NEW, "s", "c", "later")["time"] == "later"
+    assert decide.bundle_state(worker(status={"bundle": first}), NEW, "s", "c", "later")["time"] == "later"
 
 
 # --- joining ---
 
 
 def token(id_: str, name: str, expires: str) -> Object:
-    return joining.token_secret((id_, "0123456789abcdef"), expires, name)
+    return worker_join.new_token_secret((id_, "0123456789abcdef"), expires, name)
 
 
 def test_the_token_that_lasts_longest() -> None:
@@ -362,8 +372,8 @@ def test_the_token_that_lasts_longest() -> None:
         token("cccccc", "near", "2026-01-01T03:00:00Z"),
     ]
     at = 1_767_225_600.0  # 2026-01-01
-    assert decide.good_token(found, "far", at) == "bbbbbb.0123456789abcdef"
-    assert decide.good_token(found, "far", at + 7200) == ""
+    assert decide.usable_token(found, "far", at) == "bbbbbb.0123456789abcdef"
+    assert decide.usable_token(found, "far", at + 7200) == ""
 
 
 @pytest.mark.parametrize(

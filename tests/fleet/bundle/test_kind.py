@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from shoal.capi.providers.kind.command import KindCommand
-from shoal.capi.providers.kind.loops import KindSettings, kind_loops
-from shoal.fleet.bundle.clusters import KIND_CLUSTERS
+from shoal.capi.providers.kind.controllers import KindSettings, new_kind_controllers
+from shoal.fleet.bundle.cluster_resolver import KIND_CLUSTERS
 from shoal.fleet.bundle.objects import NAMESPACE
-from shoal.fleet.bundle.site import KINDS
+from shoal.fleet.bundle.remote_cluster import BUNDLE_RESOURCES
 from shoal.fleet.resources import SECRETS, WORKERS
-from tests.capi.kind.standin import Standin
-from tests.fleet.bundle.places import DEPLOYMENTS, ELSEWHERE, Place, place, said
+from tests.capi.kind.fake_kind import Standin
+from tests.fleet.bundle.bundle_hub import DEPLOYMENTS, ELSEWHERE, Place, place, said
 from tests.fleet.fleets import running
 
 TEMPLATE = """apiVersion: v1
@@ -45,7 +45,7 @@ async def test_its_cluster_is_made_gets_the_bundle_and_goes_with_it(made: Place,
     authority = base64.b64encode(made.world.server.authority.certificate).decode()
     standin.write("template", TEMPLATE.format(server=f"{ELSEWHERE}/clusters/east", authority=authority))
     standin.write("hold-create")
-    kind = kind_loops(made.hub, made.clock, KindSettings(), KindCommand(environment=standin.environment))
+    kind = new_kind_controllers(made.hub, made.clock, KindSettings(), KindCommand(environment=standin.environment))
     async with running(kind), made.bundles():
         await made.worker("far", nodes=1)
         waiting = said(await made.says("far", "ClusterNotReady"))
@@ -63,7 +63,7 @@ async def test_its_cluster_is_made_gets_the_bundle_and_goes_with_it(made: Place,
         await made.hub.delete(WORKERS, "far", NAMESPACE)
         await made.gone(made.hub, WORKERS, "far")
         assert standin.clusters() == []
-        assert await made.world.gone(made.hub, KIND_CLUSTERS, "far", NAMESPACE)
+        assert await made.world.is_gone(made.hub, KIND_CLUSTERS, "far", NAMESPACE)
         await inside.get(DEPLOYMENTS, "shoal-worker-far", NAMESPACE)
 
 
@@ -81,7 +81,7 @@ async def test_a_kind_cluster_of_somebody_else_is_left_alone(made: Place) -> Non
         assert said(worker)[2] == "KINDCluster shoal-system/far is somebody else's"
         await made.hub.delete(WORKERS, "far", NAMESPACE)
         await made.gone(made.hub, WORKERS, "far")
-        assert not await made.world.gone(made.hub, KIND_CLUSTERS, "far", NAMESPACE)
+        assert not await made.world.is_gone(made.hub, KIND_CLUSTERS, "far", NAMESPACE)
 
 
 async def test_a_secret_that_is_not_of_its_kind_cluster_is_not_used(made: Place) -> None:
@@ -94,4 +94,4 @@ async def test_a_secret_that_is_not_of_its_kind_cluster_is_not_used(made: Place)
         await made.says("far", "ClusterNotReady")
         made.clock.step(10.0)
         await made.says("far", "ClusterNotReady")
-        assert await made.world.gone(inside, KINDS["Namespace"], NAMESPACE)
+        assert await made.world.is_gone(inside, BUNDLE_RESOURCES["Namespace"], NAMESPACE)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from shoal.client.requests import Client
+from shoal.client.rest import Client
 from shoal.client.transport import Transport, Unreachable
-from shoal.fleet.bus.interface import DELETED, PUT, Bus, Message, Name, Report
+from shoal.fleet.bus.interface import DELETED, PUT, Bus, BusMessage, Name, StatusReport
 from shoal.fleet.resources import MANAGED_CLUSTERS
-from shoal.kinds import fleet
+from shoal.kinds.fleet import infrav1
 from shoal.objects.errors import Conflict, Forbidden
 from tests.fleet.fleets import eventually, gone, managed, phase
 
@@ -35,40 +35,40 @@ class Line:
     async def give(self, name: str, worker: str = WORKER, epoch: int = 1, **status: Any) -> Object:
         """To a worker, as the scheduler does."""
         said = {"assignedWorker": worker, "epoch": epoch, "phase": "Scheduled", **status}
-        return await self.hub.merge(MANAGED_CLUSTERS, name, {"status": said}, "default", "status")
+        return await self.hub.merge_patch(MANAGED_CLUSTERS, name, {"status": said}, "default", "status")
 
     async def create(self, name: str, worker: str = WORKER, **spec: Any) -> Object:
         await self.hub.create(MANAGED_CLUSTERS, managed(name, **spec), "default")
         return await self.give(name, worker)
 
-    async def hears(self, name: str, look: Callable[[Message], bool] = lambda _: True) -> Message:
-        async def heard() -> Message | None:
-            message = self.bus.newest(("default", name))
+    async def hears(self, name: str, look: Callable[[BusMessage], bool] = lambda _: True) -> BusMessage:
+        async def heard() -> BusMessage | None:
+            message = self.bus.latest(("default", name))
             return message if message is not None and look(message) else None
 
         return await eventually(heard)
 
-    async def hears_state(self, obj: Object) -> Message:
+    async def hears_state(self, obj: Object) -> BusMessage:
         """At least as new as that."""
         revision = int(obj["metadata"]["resourceVersion"])
-        return await self.hears(obj["metadata"]["name"], lambda message: message.mark.revision >= revision)
+        return await self.hears(obj["metadata"]["name"], lambda message: message.version.revision >= revision)
 
     async def forgets(self, name: str) -> None:
         async def forgotten() -> bool:
-            return self.bus.newest(("default", name)) is None
+            return self.bus.latest(("default", name)) is None
 
         await eventually(forgotten)
 
     async def is_live(self, wanted: bool) -> None:
         async def so() -> bool:
-            return self.bus.live == wanted
+            return self.bus.is_live == wanted
 
         await eventually(so)
 
 
 @asynccontextmanager
 async def followed(line: Line) -> AsyncIterator[Line]:
-    line.bus.listen(line.told.append)
+    line.bus.add_event_handler(line.told.append)
     task = asyncio.create_task(line.bus.run())
     try:
         await line.is_live(True)
@@ -88,24 +88,24 @@ class BusContract:
         await line.create("theirs", "w2")
         message = await line.hears_state(made)
         assert message.name == EAST
-        assert fleet.spec_of(message.managed)["nodes"] == 3
+        assert infrav1.spec_of(message.managed)["nodes"] == 3
         metadata = made["metadata"]
-        mark = message.mark
+        mark = message.version
         assert (mark.uid, mark.generation, mark.epoch) == (metadata["uid"], 1, 1)
         assert mark.revision == int(metadata["resourceVersion"])
         assert (message.type, message.subject) == (PUT, "default/east")
         assert message.id == f"{mark.uid}.1.{mark.revision}.put"
         assert message.time.endswith("Z")
         assert EAST in line.told
-        assert line.bus.newest(("default", "theirs")) is None
+        assert line.bus.latest(("default", "theirs")) is None
 
     async def test_the_newest_counts(self, line: Line) -> None:
         await line.create("east")
         for nodes in (2, 5, 4):
-            changed = await line.hub.merge(MANAGED_CLUSTERS, "east", {"spec": {"nodes": nodes}}, "default")
+            changed = await line.hub.merge_patch(MANAGED_CLUSTERS, "east", {"spec": {"nodes": nodes}}, "default")
         message = await line.hears_state(changed)
-        assert fleet.spec_of(message.managed)["nodes"] == 4
-        assert message.mark.generation == 4
+        assert infrav1.spec_of(message.managed)["nodes"] == 4
+        assert message.version.generation == 4
 
     async def test_a_deletion_is_a_message_and_is_acknowledged(self, line: Line) -> None:
         await line.hears_state(await line.create("east"))
@@ -124,29 +124,29 @@ class BusContract:
         await line.forgets("east")
         assert EAST in line.told
         with suppress(Conflict, Forbidden):
-            await line.bus.report(message, Report({**fleet.status_of(message.managed), "phase": "Failed"}))
+            await line.bus.report(message, StatusReport({**infrav1.status_of(message.managed), "phase": "Failed"}))
         again = await line.give("east", WORKER, 3)
         found = await line.hears_state(again)
-        assert (found.mark.epoch, found.mark.uid) == (3, moved["metadata"]["uid"])
+        assert (found.version.epoch, found.version.uid) == (3, moved["metadata"]["uid"])
         assert phase(found.managed) == "Scheduled", "what was said when it was another's changes nothing"
 
     async def test_a_report_becomes_the_status_and_comes_back(self, line: Line) -> None:
         message = await line.hears_state(await line.create("east"))
-        status = {**fleet.status_of(message.managed), "phase": "Running", "nodes": 2}
-        await line.bus.report(message, Report(status))
+        status = {**infrav1.status_of(message.managed), "phase": "Running", "nodes": 2}
+        await line.bus.report(message, StatusReport(status))
         back = await line.hears("east", lambda found: phase(found.managed) == "Running")
-        assert fleet.status_of(back.managed) == status
+        assert infrav1.status_of(back.managed) == status
         before = await line.hub.get(MANAGED_CLUSTERS, "east", "default")
-        await line.bus.report(back, Report(status))
+        await line.bus.report(back, StatusReport(status))
         assert await line.hub.get(MANAGED_CLUSTERS, "east", "default") == before, "nothing differs, nothing is written"
 
     async def test_a_report_about_an_older_state_changes_nothing(self, line: Line) -> None:
         message = await line.hears_state(await line.create("east"))
-        changed = await line.hub.merge(MANAGED_CLUSTERS, "east", {"spec": {"nodes": 7}}, "default")
+        changed = await line.hub.merge_patch(MANAGED_CLUSTERS, "east", {"spec": {"nodes": 7}}, "default")
         with suppress(Conflict, Forbidden):
-            await line.bus.report(message, Report({**fleet.status_of(message.managed), "phase": "Failed"}))
+            await line.bus.report(message, StatusReport({**infrav1.status_of(message.managed), "phase": "Failed"}))
         newer = await line.hears_state(changed)
-        await line.bus.report(newer, Report({**fleet.status_of(newer.managed), "phase": "Running"}))
+        await line.bus.report(newer, StatusReport({**infrav1.status_of(newer.managed), "phase": "Running"}))
         found = await line.hears("east", lambda one: phase(one.managed) != "Scheduled")
         assert phase(found.managed) == "Running"
 
@@ -156,19 +156,19 @@ class BusContract:
         line.cut()
         await line.is_live(False)
         for nodes in (3, 6):
-            changed = await line.hub.merge(MANAGED_CLUSTERS, "changes", {"spec": {"nodes": nodes}}, "default")
+            changed = await line.hub.merge_patch(MANAGED_CLUSTERS, "changes", {"spec": {"nodes": nodes}}, "default")
         await line.hub.delete(MANAGED_CLUSTERS, "goes", "default")
         await line.give("moves", "w2", 2)
         fresh = await line.create("fresh")
-        assert line.bus.newest(("default", "moves")) is not None, "nothing can have been heard"
+        assert line.bus.latest(("default", "moves")) is not None, "nothing can have been heard"
         line.told.clear()
         line.restore()
         await line.is_live(True)
-        assert fleet.spec_of((await line.hears_state(changed)).managed)["nodes"] == 6
+        assert infrav1.spec_of((await line.hears_state(changed)).managed)["nodes"] == 6
         await line.hears("goes", lambda found: found.deleting)
         await line.hears_state(fresh)
         await line.forgets("moves")
-        assert line.bus.newest(("default", "stays")) is not None
+        assert line.bus.latest(("default", "stays")) is not None
         assert ("default", "stays") in line.told, "what was to be said of it may not have come through"
 
 

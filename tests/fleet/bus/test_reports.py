@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from shoal.client.requests import Client
+from shoal.client.rest import Client
 from shoal.clock import FakeClock
-from shoal.fleet.bus import watch
-from shoal.fleet.bus.traffic import Traffic
-from shoal.fleet.loops import Runnable, worker_loops
+from shoal.fleet.bus import watch_bus
+from shoal.fleet.bus.link_metrics import LinkMetrics
+from shoal.fleet.controllers import FleetRunnable, new_worker_controllers
 from shoal.fleet.resources import MANAGED_CLUSTERS, SECRETS
-from shoal.fleet.worker.own import MACHINE_DEPLOYMENTS, OwnRoot
+from shoal.fleet.worker.informers import MACHINE_DEPLOYMENTS, WorkerInformers
 from shoal.fleet.worker.reporter import controller as reporting
 from shoal.fleet.worker.settings import WorkerSettings
-from shoal.runtime.loop import Loop
-from shoal.runtime.pace import Pace
+from shoal.runtime.controller import Controller
+from shoal.runtime.rate_limiter import TokenBucket
 from tests.fleet.bus.contract import CuttableTransport
 from tests.fleet.fleets import Fleet, as_worker, eventually, fleet, phase, provision, running, server
 
@@ -38,18 +38,18 @@ class Hosting:
     fleet: Fleet
     own: Client
     link: CuttableTransport
-    traffic: Traffic
-    loops: list[Runnable]
+    traffic: LinkMetrics
+    loops: list[FleetRunnable]
 
     async def is_live(self, wanted: bool) -> None:
         async def so() -> bool:
-            return self.traffic.live == wanted
+            return self.traffic.is_live == wanted
 
         await eventually(so)
 
     async def sees(self, ready: int) -> None:
         """The worker's own view has come that far."""
-        root = next(each for each in self.loops if isinstance(each, OwnRoot))
+        root = next(each for each in self.loops if isinstance(each, WorkerInformers))
 
         async def so() -> bool:
             pools = [root.get(MACHINE_DEPLOYMENTS, "default", f"{name}-default") for name in CHANGED]
@@ -61,8 +61,10 @@ class Hosting:
         """Nobody has anything to do, and what was written has been heard; the hub's revision then."""
 
         async def look() -> tuple[list[Object], str, bool]:
-            queues = [each.queue for each in self.loops if isinstance(each, Loop) and each.name != "fleet-registration"]
-            busy = any(queue._waiting or queue._working for queue in queues)
+            queues = [
+                each.queue for each in self.loops if isinstance(each, Controller) and each.name != "fleet-registration"
+            ]
+            busy = any(queue._queue or queue._processing for queue in queues)
             return *(await self.fleet.hub.list_all(MANAGED_CLUSTERS)), busy
 
         async def so() -> str | None:
@@ -77,10 +79,10 @@ class Hosting:
 @asynccontextmanager
 async def hosting(directory: Path) -> AsyncIterator[Hosting]:
     async with fleet(directory) as made, server(directory / "own") as own:
-        link, traffic = CuttableTransport(made.hub._transport), Traffic(made.clock)
-        hub = as_worker(made.hub, "w1").through(lambda _: link)
+        link, traffic = CuttableTransport(made.hub._transport), LinkMetrics(made.clock)
+        hub = as_worker(made.hub, "w1").with_transport(lambda _: link)
         settings = WorkerSettings("w1", 100, "", "v1.36.4", "https://hub:6443", "-----CA-----\n")
-        loops = worker_loops(hub, own, made.clock, settings, traffic=traffic)
+        loops = new_worker_controllers(hub, own, made.clock, settings, link_metrics=traffic)
         async with running(loops):
             await asyncio.gather(*(made.create(name, nodes=3) for name in NAMES))
             await asyncio.gather(*(provision(own, name) for name in NAMES))
@@ -108,7 +110,7 @@ class Writes:
 
 @pytest.mark.anyio
 async def test_each_is_said_once_and_only_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(watch_bus, "FIRST_PAUSE", 0.01)
     async with hosting(tmp_path) as made:
         since = await made.at_rest()
         made.link.cut()
@@ -116,7 +118,7 @@ async def test_each_is_said_once_and_only_what_differs(tmp_path: Path, monkeypat
         for ready in (1, 2, 3):
             for name in CHANGED:
                 status = {"status": {"replicas": 3, "readyReplicas": ready}}
-                await made.own.merge(MACHINE_DEPLOYMENTS, f"{name}-default", status, "default", "status")
+                await made.own.merge_patch(MACHINE_DEPLOYMENTS, f"{name}-default", status, "default", "status")
         await made.sees(3)
         writes = Writes(made.fleet.hub, since)
         made.link.asked.clear()
@@ -146,7 +148,7 @@ async def test_a_kubeconfig_that_somebody_deleted_comes_back(tmp_path: Path, mon
         await hub.delete(SECRETS, "c0-kubeconfig", "default")
         monkeypatch.setattr(reporting, "VERIFY_SECONDS", 0.0)  # an hour has passed
         # Anything that makes the worker look at it, though it has nothing new to say.
-        await made.own.merge(MACHINE_DEPLOYMENTS, "c0-default", {"metadata": {"labels": {"a": "b"}}}, "default")
+        await made.own.merge_patch(MACHINE_DEPLOYMENTS, "c0-default", {"metadata": {"labels": {"a": "b"}}}, "default")
 
         async def back() -> bool:
             names = {obj["metadata"]["name"] for obj in (await hub.list_all(SECRETS, "default"))[0]}
@@ -158,11 +160,11 @@ async def test_a_kubeconfig_that_somebody_deleted_comes_back(tmp_path: Path, mon
 @pytest.mark.anyio
 async def test_many_at_once_are_paced() -> None:
     clock = FakeClock()
-    pace = Pace(clock, 10.0, 5)
+    pace = TokenBucket(clock, 10.0, 5)
     done: list[float] = []
 
     async def one() -> None:
-        await pace.turn()
+        await pace.wait()
         done.append(clock.monotonic())
 
     start = clock.monotonic()

@@ -8,11 +8,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from shoal.fleet.bus import watch
-from shoal.fleet.health.controller import health_loops
+from shoal.fleet.bus import watch_bus
+from shoal.fleet.health.controller import new_health_controllers
 from shoal.fleet.resources import CONFIG_MAPS, MANAGED_CLUSTERS, WORKERS
-from shoal.kinds import fleet
-from tests.fleet.bus.linked import WORKER, Hub, Worker, hub_in, linked
+from shoal.kinds.fleet import infrav1
+from tests.fleet.bus.metered_link import WORKER, Hub, Worker, hub_in, linked
 from tests.fleet.fleets import SYSTEM, condition, eventually, running, there
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ NOTHING = 12_000
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(watch_bus, "FIRST_PAUSE", 0.01)
 
 
 async def filled(hub: Hub, worker: Worker) -> int:
@@ -101,7 +101,7 @@ async def test_bytes_are_in_proportion_to_what_has_changed(tmp_path: Path) -> No
             await worker.has_nodes(dict.fromkeys(changed, nodes))
             assert worker.traffic.resyncs == {"resume": 0, "digest": 1, "list": 0}
             assert cost.bytes < NOTHING + 6 * one * len(changed)
-            assert worker.bus.newest(("default", "c123")) is not None
+            assert worker.bus.latest(("default", "c123")) is not None
 
 
 async def test_what_has_gone_or_come_meanwhile_is_found_by_digest(tmp_path: Path) -> None:
@@ -112,10 +112,10 @@ async def test_what_has_gone_or_come_meanwhile_is_found_by_digest(tmp_path: Path
         await worker.remembers_all(10)
         await worker.stop()
         await hub.client.delete(MANAGED_CLUSTERS, "c1", "default")
-        await hub.client.merge(MANAGED_CLUSTERS, "c2", {"metadata": {"finalizers": None}}, "default")
+        await hub.client.merge_patch(MANAGED_CLUSTERS, "c2", {"metadata": {"finalizers": None}}, "default")
         await hub.client.delete(MANAGED_CLUSTERS, "c2", "default")
         moved = {"status": {"assignedWorker": "w2", "epoch": 2}}
-        await hub.client.merge(MANAGED_CLUSTERS, "c3", moved, "default", "status")
+        await hub.client.merge_patch(MANAGED_CLUSTERS, "c3", moved, "default", "status")
         await hub.give("fresh")
         await hub.forget_history()
         await worker.start()
@@ -123,19 +123,19 @@ async def test_what_has_gone_or_come_meanwhile_is_found_by_digest(tmp_path: Path
         assert worker.traffic.resyncs["digest"] == 1
 
         async def heard() -> bool:
-            deleted, fresh = (worker.bus.newest(("default", name)) for name in ("c1", "fresh"))
+            deleted, fresh = (worker.bus.latest(("default", name)) for name in ("c1", "fresh"))
             return deleted is not None and deleted.deleting and fresh is not None
 
         await eventually(heard)
-        assert worker.bus.newest(("default", "c2")) is None
-        assert worker.bus.newest(("default", "c3")) is None
+        assert worker.bus.latest(("default", "c2")) is None
+        assert worker.bus.latest(("default", "c3")) is None
 
         async def settled() -> bool:
-            found = {copy["metadata"]["name"]: fleet.is_deleting(copy) for copy in await worker.copies()}
+            found = {copy["metadata"]["name"]: infrav1.is_deleting(copy) for copy in await worker.copies()}
             return len(found) == 11 and found["c1"]
 
         await eventually(settled)
-        found = {copy["metadata"]["name"]: fleet.is_deleting(copy) for copy in await worker.copies()}
+        found = {copy["metadata"]["name"]: infrav1.is_deleting(copy) for copy in await worker.copies()}
         assert [name for name, deleting in found.items() if deleting] == ["c1"], "the others were never said to be gone"
 
 
@@ -156,7 +156,7 @@ async def test_many_changes_come_as_one_list(tmp_path: Path) -> None:
 async def test_another_store_behind_the_address_gets_nothing_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(infrav1, "HEARTBEAT_SECONDS", 0.05)
     async with linked(tmp_path) as (hub, worker), hub_in(tmp_path / "other", tmp_path / "pki") as other:
         for name in ("east", "west"):
             await hub.give(name)
@@ -169,7 +169,7 @@ async def test_another_store_behind_the_address_gets_nothing_deleted(
         await other.client.delete(MANAGED_CLUSTERS, "east", "default")
         await other.give("fresh")
         worker.link.target, worker.beats.inner = other.server.port, other.client._transport
-        async with running(health_loops(other.client, worker._clock)):
+        async with running(new_health_controllers(other.client, worker._clock)):
             await reconnect(worker)
 
             async def said() -> dict[str, str] | None:
@@ -182,10 +182,10 @@ async def test_another_store_behind_the_address_gets_nothing_deleted(
             assert (told["status"], told["reason"]) == ("False", "AnotherHub")
             assert told["message"].startswith(f"it belongs to the hub {pin['data']['id']}: nothing is deleted")
             await eventually(lambda: there(worker.own, MANAGED_CLUSTERS, "fresh"))
-            assert worker.bus.newest(("default", "west")) is None
+            assert worker.bus.latest(("default", "west")) is None
             copies = {copy["metadata"]["name"]: copy for copy in await worker.copies()}
             assert sorted(copies) == ["east", "fresh", "west"]
-            assert not any(map(fleet.is_deleting, copies.values()))
+            assert not any(map(infrav1.is_deleting, copies.values()))
             # People accept it.
             await worker.own.delete(CONFIG_MAPS, "hub", SYSTEM)
 

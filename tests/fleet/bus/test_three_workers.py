@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from shoal.client.requests import Client
+from shoal.client.rest import Client
 from shoal.client.transport import Unreachable
 from shoal.clock import SystemClock
-from shoal.fleet.bus import watch
-from shoal.fleet.loops import fleet_hub_loops, worker_loops
+from shoal.fleet.bus import watch_bus
+from shoal.fleet.controllers import new_hub_controllers, new_worker_controllers
 from shoal.fleet.resources import MANAGED_CLUSTERS, WORKERS
 from shoal.fleet.worker.settings import WorkerSettings
 from shoal.objects.errors import NotFound
 from tests.fleet.bus.contract import CuttableTransport
-from tests.fleet.bus.linked import Hub, hub_in
+from tests.fleet.bus.metered_link import Hub, hub_in
 from tests.fleet.fleets import SYSTEM, as_worker, eventually, managed, phase, provision, running, server
 from tests.transports import Passing
 
@@ -54,7 +54,7 @@ class World:
     async def start_hub(self) -> None:
         self._running_hub = AsyncExitStack()
         self.hub = await self._running_hub.enter_async_context(hub_in(self._directory / "hub", self._directory / "pki"))
-        await self._running_hub.enter_async_context(running(fleet_hub_loops(self.hub.client, self._clock)))
+        await self._running_hub.enter_async_context(running(new_hub_controllers(self.hub.client, self._clock)))
         self._front.inner = self.hub.client._transport
 
     async def stop_hub(self) -> None:
@@ -64,10 +64,12 @@ class World:
     async def start(self, name: str) -> None:
         if name not in self.own:
             self.own[name] = await self._stack.enter_async_context(server(self._directory / name))
-        hub = as_worker(self.hub.client, name).through(lambda _: self.links[name])
+        hub = as_worker(self.hub.client, name).with_transport(lambda _: self.links[name])
         settings = WorkerSettings(name, 100, "", "v1.36.4", "https://hub:6443", "-----CA-----\n")
         self._workers[name] = AsyncExitStack()
-        await self._workers[name].enter_async_context(running(worker_loops(hub, self.own[name], self._clock, settings)))
+        await self._workers[name].enter_async_context(
+            running(new_worker_controllers(hub, self.own[name], self._clock, settings))
+        )
 
     async def stop(self, name: str) -> None:
         await self._workers.pop(name).aclose()
@@ -136,9 +138,9 @@ async def world(directory: Path) -> AsyncIterator[World]:
 
 @pytest.mark.anyio
 async def test_three_workers_whatever_breaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(watch, "LONGEST_PAUSE", 0.1)
-    monkeypatch.setattr("shoal.fleet.loops.CALM_SECONDS", 0.0)
+    monkeypatch.setattr(watch_bus, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(watch_bus, "LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr("shoal.fleet.controllers.CALM_SECONDS", 0.0)
     async with world(tmp_path) as made:
         wanted = dict.fromkeys((f"c{number}" for number in range(9)), 0)
         await made.create(*wanted)

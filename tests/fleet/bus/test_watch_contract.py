@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shoal.clock import SystemClock
-from shoal.fleet.bus.watch import WatchBus
+from shoal.fleet.bus.watch_bus import WatchBus
 from tests.fleet.bus.contract import WORKER, BusContract, CuttableTransport, Line, followed
 from tests.fleet.fleets import as_worker, server
 
@@ -18,6 +18,6 @@ class TestWatch(BusContract):
     async def line(self, tmp_path: Path) -> AsyncIterator[Line]:
         async with server(tmp_path / "hub") as hub:
             link = CuttableTransport(hub._transport)
-            bus = WatchBus(as_worker(hub, WORKER).through(lambda _: link), WORKER, SystemClock())
+            bus = WatchBus(as_worker(hub, WORKER).with_transport(lambda _: link), WORKER, SystemClock())
             async with followed(Line(hub, bus, link.cut, link.restore)) as line:
                 yield line

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from shoal.fleet.rebalance.settings import Settings, settings
+from shoal.fleet.rebalance.settings import RebalanceSettings, parse_rebalance_settings
 from shoal.fleet.resources import CONFIG_MAPS, MANAGED_CLUSTERS
-from shoal.kinds import fleet as names
+from shoal.kinds.fleet import infrav1 as names
 from tests.fleet.fleets import SYSTEM, condition
-from tests.fleet.moving.played import Hub, hub
+from tests.fleet.migration.fake_workers import Hub, hub
 
 Object = dict[str, Any]
 
@@ -20,16 +20,16 @@ Object = dict[str, Any]
 @pytest.mark.parametrize(
     ("data", "wanted"),
     [
-        (None, Settings()),
-        ({}, Settings("suggest")),
+        (None, RebalanceSettings()),
+        ({}, RebalanceSettings("suggest")),
         (
             {"mode": "auto", "maxMoves": "3", "threshold": "0.1", "rest": "0"},
-            Settings("auto", 3, Fraction(1, 10), 0.0),
+            RebalanceSettings("auto", 3, Fraction(1, 10), 0.0),
         ),
     ],
 )
-def test_settings(data: Object | None, wanted: Settings) -> None:
-    assert settings({"data": data} if data is not None else None) == wanted
+def test_settings(data: Object | None, wanted: RebalanceSettings) -> None:
+    assert parse_rebalance_settings({"data": data} if data is not None else None) == wanted
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_settings(data: Object | None, wanted: Settings) -> None:
     ],
 )
 def test_settings_that_are_not_understood(data: Object, said: str) -> None:
-    found = settings({"data": data})
-    assert said in found.wrong
+    found = parse_rebalance_settings({"data": data})
+    assert said in found.settings_error
     assert found.mode == "off"
 
 
@@ -66,7 +66,7 @@ async def where(made: Hub) -> list[str]:
 
 async def under_way(made: Hub) -> list[str]:
     found, _ = await made.client.list_all(MANAGED_CLUSTERS)
-    return sorted(each["metadata"]["name"] for each in found if names.moving_to(each))
+    return sorted(each["metadata"]["name"] for each in found if names.migration_target(each))
 
 
 @pytest.mark.anyio
@@ -81,7 +81,7 @@ async def test_it_suggests_and_moves_nothing(tmp_path: Path) -> None:
         assert (await made.says("w2", "Balanced", "Balanced"))["status"] == "True"
         assert await under_way(made) == []
         patch = {"data": {"threshold": "5"}}
-        await made.client.merge(CONFIG_MAPS, "rebalance", patch, SYSTEM)
+        await made.client.merge_patch(CONFIG_MAPS, "rebalance", patch, SYSTEM)
         said = await made.says("w1", "Balanced", "InvalidSettings")
         assert "threshold is not a number from 0 to 1" in said["message"]
         await made.client.delete(CONFIG_MAPS, "rebalance", SYSTEM)
@@ -119,8 +119,8 @@ async def test_switched_off_it_takes_back_what_is_under_way_and_a_lost_worker_st
         await made.worker("w3", 0)
         await made.configure("rebalance", mode="auto", threshold="0")
         found = await made.until_any_moves()
-        await made.client.merge(CONFIG_MAPS, "rebalance", {"data": {"mode": "suggest"}}, SYSTEM)
-        back = await made.until(found["metadata"]["name"], lambda obj: not names.moving_to(obj))
+        await made.client.merge_patch(CONFIG_MAPS, "rebalance", {"data": {"mode": "suggest"}}, SYSTEM)
+        back = await made.until(found["metadata"]["name"], lambda obj: not names.migration_target(obj))
         assert condition(back, "Moving")["reason"] == "Cancelled"
         await made.says("w1", "Balanced", "Suggested")
         await made.lose("w3")

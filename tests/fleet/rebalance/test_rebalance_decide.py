@@ -10,31 +10,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.fleet.rebalance import decide as rebalance
-from shoal.fleet.rebalance.decide import Item, Move, Place, decide, spread
-from shoal.fleet.rebalance.flow import Flow
+from shoal.fleet.rebalance.decide import ClusterMove, MovableCluster, WorkerLoad, decide, share_spread
+from shoal.fleet.rebalance.min_cost_flow import MinCostFlow
 
 ALL = frozenset("abcd")
 
 
-def world(counts: dict[str, tuple[int, int]], pinned: int = 0) -> tuple[list[Place], list[Item]]:
+def world(counts: dict[str, tuple[int, int]], pinned: int = 0) -> tuple[list[WorkerLoad], list[MovableCluster]]:
     """By Worker: how many it has, and its capacity. All may go anywhere but for the first so many of each."""
-    places = [Place(name, capacity, number) for name, (number, capacity) in counts.items()]
+    places = [WorkerLoad(name, capacity, number) for name, (number, capacity) in counts.items()]
     items = [
-        Item(f"{name}{index}", name, frozenset(counts) if index >= pinned else frozenset())
+        MovableCluster(f"{name}{index}", name, frozenset(counts) if index >= pinned else frozenset())
         for name, (number, _) in counts.items()
         for index in range(number)
     ]
     return places, items
 
 
-def after(places: list[Place], items: list[Item], moves: list[Move]) -> tuple[list[Place], list[Item]]:
+def after(
+    places: list[WorkerLoad], items: list[MovableCluster], moves: list[ClusterMove]
+) -> tuple[list[WorkerLoad], list[MovableCluster]]:
     ends = {move.name: move.end for move in moves}
     change = {place.name: 0 for place in places}
     for move in moves:
         change[move.start] -= 1
         change[move.end] += 1
-    moved = [Place(place.name, place.capacity, place.taken + change[place.name]) for place in places]
-    return moved, [Item(item.name, ends.get(item.name, item.where), item.allowed | {item.where}) for item in items]
+    moved = [WorkerLoad(place.name, place.capacity, place.used + change[place.name]) for place in places]
+    return moved, [
+        MovableCluster(item.name, ends.get(item.name, item.worker), item.targets | {item.worker}) for item in items
+    ]
 
 
 @pytest.mark.parametrize(
@@ -61,33 +65,33 @@ def test_tables(counts: dict[str, tuple[int, int]], threshold: str, number: int)
 
 def test_a_chain_is_found_where_there_is_no_direct_way() -> None:
     """The full one's may go to b only, and b's to c: two moves for one."""
-    places = [Place("a", 4, 4), Place("b", 4, 2), Place("c", 4, 0)]
+    places = [WorkerLoad("a", 4, 4), WorkerLoad("b", 4, 2), WorkerLoad("c", 4, 0)]
     items = [
-        *(Item(f"a{n}", "a", frozenset("b")) for n in range(4)),
-        *(Item(f"b{n}", "b", frozenset("c")) for n in "12"),
+        *(MovableCluster(f"a{n}", "a", frozenset("b")) for n in range(4)),
+        *(MovableCluster(f"b{n}", "b", frozenset("c")) for n in "12"),
     ]
     moves = decide(places, items, Fraction("0.5"))
     assert sorted((move.start, move.end) for move in moves) == [("a", "b"), ("b", "c")]
-    assert spread(after(places, items, moves)[0]) <= Fraction("0.5")
+    assert share_spread(after(places, items, moves)[0]) <= Fraction("0.5")
 
 
 def test_those_are_evened_out_that_can_be_where_not_all_can() -> None:
     places, items = world({"a": (9, 10), "b": (1, 10), "c": (0, 10)})
-    kept = [Item(item.name, item.where, item.allowed - {"c"}) for item in items]
+    kept = [MovableCluster(item.name, item.worker, item.targets - {"c"}) for item in items]
     moves = decide(places, kept, Fraction("0.2"))
     assert {(move.start, move.end) for move in moves} == {("a", "b")}
     now, then = after(places, kept, moves)
-    assert sorted(place.taken for place in now) == [0, 4, 6]
+    assert sorted(place.used for place in now) == [0, 4, 6]
     assert decide(now, then, Fraction("0.2")) == []
 
 
 def test_an_order_in_which_each_finds_a_slot() -> None:
-    places = [Place("a", 4, 4), Place("b", 2, 2), Place("c", 4, 0)]
+    places = [WorkerLoad("a", 4, 4), WorkerLoad("b", 2, 2), WorkerLoad("c", 4, 0)]
     items = [
-        *(Item(f"a{n}", "a", frozenset("b")) for n in range(4)),
-        *(Item(f"b{n}", "b", frozenset("c")) for n in "12"),
+        *(MovableCluster(f"a{n}", "a", frozenset("b")) for n in range(4)),
+        *(MovableCluster(f"b{n}", "b", frozenset("c")) for n in "12"),
     ]
-    free = {place.name: place.capacity - place.taken for place in places}
+    free = {place.name: place.capacity - place.used for place in places}
     moves = decide(places, items, Fraction("0.25"))
     assert moves
     for move in moves:
@@ -102,71 +106,73 @@ def test_a_large_fleet_is_done_step_by_step_and_comes_to_an_end(monkeypatch: pyt
     threshold, number = Fraction("0.1"), 0
     while moves := decide(places, items, threshold):
         number += len(moves)
-        assert len({move.name for move in moves}) == len(moves) <= rebalance.STEPS
+        assert len({move.name for move in moves}) == len(moves) <= rebalance.MAX_GREEDY_MOVES
         places, items = after(places, items, moves)
-    assert spread(places) <= threshold
+    assert share_spread(places) <= threshold
     assert number <= 40
 
 
 @st.composite
-def small(draw: st.DrawFn) -> tuple[list[Place], list[Item], Fraction]:
+def small(draw: st.DrawFn) -> tuple[list[WorkerLoad], list[MovableCluster], Fraction]:
     names = "abc"[: draw(st.integers(2, 3))]
     places, items = [], []
     for name in names:
         capacity = draw(st.integers(1, 4))
         number = draw(st.integers(0, min(3, capacity)))
-        places.append(Place(name, capacity, number))
+        places.append(WorkerLoad(name, capacity, number))
         for index in range(number):
-            items.append(Item(f"{name}{index}", name, draw(st.frozensets(st.sampled_from(names)))))
+            items.append(MovableCluster(f"{name}{index}", name, draw(st.frozensets(st.sampled_from(names)))))
     return places, items, draw(st.sampled_from([Fraction(0), Fraction(1, 5), Fraction(1, 3), Fraction(1, 2)]))
 
 
-def fewest(places: list[Place], items: list[Item], threshold: Fraction) -> int | None:
+def fewest(places: list[WorkerLoad], items: list[MovableCluster], threshold: Fraction) -> int | None:
     """By trying everything."""
     best = None
-    for ends in product(*([item.where, *sorted(item.allowed - {item.where})] for item in items)):
-        taken = {place.name: place.taken for place in places}
+    for ends in product(*([item.worker, *sorted(item.targets - {item.worker})] for item in items)):
+        taken = {place.name: place.used for place in places}
         for item, end in zip(items, ends, strict=True):
-            taken[item.where] -= 1
+            taken[item.worker] -= 1
             taken[end] += 1
-        now = [Place(place.name, place.capacity, taken[place.name]) for place in places]
-        if all(place.taken <= place.capacity for place in now) and spread(now) <= threshold:
-            number = sum(item.where != end for item, end in zip(items, ends, strict=True))
+        now = [WorkerLoad(place.name, place.capacity, taken[place.name]) for place in places]
+        if all(place.used <= place.capacity for place in now) and share_spread(now) <= threshold:
+            number = sum(item.worker != end for item, end in zip(items, ends, strict=True))
             best = number if best is None else min(best, number)
     return best
 
 
 @given(small())
-def test_the_fewest_moves_there_are(case: tuple[list[Place], list[Item], Fraction]) -> None:
+def test_the_fewest_moves_there_are(case: tuple[list[WorkerLoad], list[MovableCluster], Fraction]) -> None:
     places, items, threshold = case
     moves, wanted = decide(places, items, threshold), fewest(places, items, threshold)
     by_name = {item.name: item for item in items}
     for move in moves:
         item = by_name[move.name]
-        assert move.start == item.where != move.end
-        assert move.end in item.allowed
+        assert move.start == item.worker != move.end
+        assert move.end in item.targets
     assert len({move.name for move in moves}) == len(moves)
     now, then = after(places, items, moves)
     if wanted is not None:
         assert len(moves) == wanted
-        assert spread(now) <= threshold
+        assert share_spread(now) <= threshold
     else:
-        assert spread(now) <= spread(places)
+        assert share_spread(now) <= share_spread(places)
     assert decide(now, then, threshold) == []
 
 
 @given(small())
-def test_one_move_after_the_other_each_decided_anew_is_as_few(case: tuple[list[Place], list[Item], Fraction]) -> None:
+def test_one_move_after_the_other_each_decided_anew_is_as_few(
+    case: tuple[list[WorkerLoad], list[MovableCluster], Fraction],
+) -> None:
     """As the loop does it: no cluster is moved twice, and the number is the same."""
     places, items, threshold = case
     wanted = fewest(places, items, threshold)
     if wanted is None:
         return
-    everywhere = {item.name: item.allowed | {item.where} for item in items}
+    everywhere = {item.name: item.targets | {item.worker} for item in items}
     moved: list[str] = []
     while moves := decide(places, items, threshold):
         places, items = after(places, items, moves[:1])
-        items = [Item(item.name, item.where, everywhere[item.name]) for item in items]
+        items = [MovableCluster(item.name, item.worker, everywhere[item.name]) for item in items]
         moved.append(moves[0].name)
         assert len(moved) <= wanted
     assert len(moved) == wanted
@@ -174,9 +180,14 @@ def test_one_move_after_the_other_each_decided_anew_is_as_few(case: tuple[list[P
 
 
 def test_a_flow_takes_back_what_was_not_the_best() -> None:
-    flow = Flow(4)
-    edges = [flow.add(0, 1, 1, -10), flow.add(0, 2, 1, -10), flow.add(1, 3, 1, 1), flow.add(2, 3, 1, 5)]
-    cross = flow.add(2, 1, 1, 0)
+    flow = MinCostFlow(4)
+    edges = [
+        flow.add_edge(0, 1, 1, -10),
+        flow.add_edge(0, 2, 1, -10),
+        flow.add_edge(1, 3, 1, 1),
+        flow.add_edge(2, 3, 1, 5),
+    ]
+    cross = flow.add_edge(2, 1, 1, 0)
     flow.run(0, 3)
-    assert [flow.used(edge) for edge in edges] == [1, 1, 1, 1]
-    assert flow.used(cross) == 0
+    assert [flow.flow_on(edge) for edge in edges] == [1, 1, 1, 1]
+    assert flow.flow_on(cross) == 0

@@ -11,25 +11,25 @@ from typing import Any
 
 import pytest
 
-from shoal.apiserver.authn import User
-from shoal.assemble.routes import hub_routes
-from shoal.assemble.server import ApiServer, ServerSettings, administrator
+from shoal.apiserver.authn.authenticator import User
+from shoal.assemble.server.api_server import ApiServer, ApiServerSettings, admin_user
+from shoal.assemble.server.routes import hub_routes
 from shoal.client.https import HttpsTransport
-from shoal.client.requests import Client, Kind
-from shoal.client.transport import Endpoint
+from shoal.client.rest import Client, GroupVersionResource
+from shoal.client.transport import RESTConfig
 from shoal.clock import SystemClock
 from shoal.dashboard import Dashboard
-from shoal.fleet.tunnel import Tunnels, dial_hub, serve_tunnel
+from shoal.fleet.tunnel import TunnelRegistry, hub_dialer, new_tunnel_agent
 from shoal.store.sqlite import SqliteStore
-from tests.fleet.tunnel.pairs import until
+from tests.fleet.tunnel.socket_pair import until
 
 Object = dict[str, Any]
 
-SPACES = Kind("", "v1", "namespaces", namespaced=False)
-CLUSTERS = Kind("core.shoal.dev", "v1alpha1", "logicalclusters", namespaced=False)
-MANAGED = Kind("infrastructure.cluster.x-k8s.io", "v1alpha1", "managedclusters")
+SPACES = GroupVersionResource("", "v1", "namespaces", namespaced=False)
+CLUSTERS = GroupVersionResource("core.shoal.dev", "v1alpha1", "logicalclusters", namespaced=False)
+MANAGED = GroupVersionResource("infrastructure.cluster.x-k8s.io", "v1alpha1", "managedclusters")
 RBAC = ("rbac.authorization.k8s.io", "v1")
-ROLES, BINDINGS = Kind(*RBAC, "roles"), Kind(*RBAC, "rolebindings")
+ROLES, BINDINGS = GroupVersionResource(*RBAC, "roles"), GroupVersionResource(*RBAC, "rolebindings")
 
 RULE = {
     "apiGroups": ["infrastructure.cluster.x-k8s.io"],
@@ -40,7 +40,7 @@ RULE = {
 
 
 class Fleet:
-    def __init__(self, hub: ApiServer, worker: ApiServer, tunnels: Tunnels) -> None:
+    def __init__(self, hub: ApiServer, worker: ApiServer, tunnels: TunnelRegistry) -> None:
         self.hub, self.worker, self.tunnels = hub, worker, tunnels
         self.tls = ssl.create_default_context(cadata=hub.authority.certificate.decode())
         self.address = f"{hub.url}/managedclusters/default/east"
@@ -61,15 +61,15 @@ class Fleet:
         return self.client(self.address, "east-admin")
 
     async def connect(self, token: str = "w1-token") -> asyncio.Task[None]:
-        dial = dial_hub(Endpoint(self.hub.url, self.tls, token), "w1")
-        server = serve_tunnel(dial, self.worker.app.handle, SystemClock(), "w1")
+        dial = hub_dialer(RESTConfig(self.hub.url, self.tls, token), "w1")
+        server = new_tunnel_agent(dial, self.worker.app.handle, SystemClock(), "w1")
         self._tasks.append(asyncio.create_task(server.run()))
-        await until(lambda: self.tunnels.connected() == ["w1"])
+        await until(lambda: self.tunnels.connected_workers() == ["w1"])
         return self._tasks[-1]
 
     async def assign(self, worker: str) -> None:
         patch = {"status": {"assignedWorker": worker}}
-        await self.admin.merge(MANAGED, "east", patch, "default", "status")
+        await self.admin.merge_patch(MANAGED, "east", patch, "default", "status")
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -83,7 +83,7 @@ class Fleet:
 async def server(directory: Path, **settings: Any) -> AsyncIterator[ApiServer]:
     store = await SqliteStore.open(directory)
     made = await ApiServer.start(
-        ServerSettings(directory / "pki", names=("localhost",), stop_seconds=5.0, **settings), store
+        ApiServerSettings(directory / "pki", certificate_names=("localhost",), shutdown_timeout=5.0, **settings), store
     )
     try:
         yield made
@@ -96,11 +96,11 @@ async def server(directory: Path, **settings: Any) -> AsyncIterator[ApiServer]:
 async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
     for name in ("hub", "worker"):
         (tmp_path / name).mkdir()
-    tunnels = Tunnels()
-    hub_tokens = {"hub-admin": administrator(), "w1-token": User("system:shoal:worker:w1", ()), "bob": User("bob", ())}
+    tunnels = TunnelRegistry()
+    hub_tokens = {"hub-admin": admin_user(), "w1-token": User("system:shoal:worker:w1", ()), "bob": User("bob", ())}
     east = User("east-admin", ("system:masters",), cluster="default.east")
     worker_tokens = {
-        "worker-admin": administrator(),
+        "worker-admin": admin_user(),
         "east-admin": east,
         "jane": User("jane", (), cluster=east.cluster),
     }

@@ -12,20 +12,20 @@ import aiohttp
 import pytest
 
 from shoal.client.reflector import Reflector
-from shoal.client.requests import Client, Kind
-from shoal.client.transport import Endpoint, Unreachable
+from shoal.client.rest import Client, GroupVersionResource
+from shoal.client.transport import RESTConfig, Unreachable
 from shoal.client.upgrade import upgrade
 from shoal.clock import SystemClock
 from shoal.objects.errors import Forbidden, NotFound, StatusError, Unauthorized, Unavailable
 from shoal.objects.wire import ByteStream, Receiver
 from tests.fleet.tunnel.conftest import BINDINGS, MANAGED, SPACES, Fleet, typed
-from tests.fleet.tunnel.pairs import until
+from tests.fleet.tunnel.socket_pair import until
 
 pytestmark = pytest.mark.anyio
 
 NO_SUCH_PATH = b"404 page not found\n"
-MAPS = Kind("", "v1", "configmaps")
-WORKERS = Kind("infrastructure.cluster.x-k8s.io", "v1alpha1", "workers")
+MAPS = GroupVersionResource("", "v1", "configmaps")
+WORKERS = GroupVersionResource("infrastructure.cluster.x-k8s.io", "v1alpha1", "workers")
 
 
 def config_map(name: str, text: str = "") -> dict[str, Any]:
@@ -38,16 +38,16 @@ async def work(east: Client) -> None:
     made = await east.create(MAPS, config_map("one"), "default")
     events = east.watch(MAPS, "default", {"resourceVersion": made["metadata"]["resourceVersion"]})
     coming = asyncio.ensure_future(anext(events))
-    await east.merge(MAPS, "one", {"data": {"text": "changed"}}, "default")
+    await east.merge_patch(MAPS, "one", {"data": {"text": "changed"}}, "default")
     event = await coming
     assert (event["type"], event["object"]["data"]) == ("MODIFIED", {"text": "changed"})
     await events.aclose()  # type: ignore[attr-defined]
     with pytest.raises(NotFound, match='configmaps "two" not found'):
         await east.get(MAPS, "two", "default")
-    assert {kind.plural for kind, _ in await east.discover()} >= {"pods", "deployments", "configmaps"}
+    assert {kind.resource for kind, _ in await east.preferred_resources()} >= {"pods", "deployments", "configmaps"}
     for number in range(12):
         await east.create(MAPS, config_map(f"large-{number}", f"{number}" * 200_000), "default")
-    found = await east.call("GET", east.path(MAPS, namespace="default"))
+    found = await east.request("GET", east.resource_path(MAPS, namespace="default"))
     texts = [obj["data"]["text"] for obj in found["items"] if obj["metadata"]["name"].startswith("large-")]
     assert sorted(map(len, texts)) == [200_000] * 10 + [400_000] * 2
 
@@ -68,18 +68,18 @@ async def test_without_a_socket_at_all(fleet: Fleet) -> None:
     east = Client(fleet.hub.transport(), "east-admin")
     text, path = "x" * 900_000, "/managedclusters/default/east/api/v1/namespaces/default/configmaps"
     for number in range(2):
-        await east.call("POST", path, body=config_map(f"c{number}", text))
-    assert [obj["data"]["text"] for obj in (await east.call("GET", path))["items"][:2]] == [text, text]
+        await east.request("POST", path, body=config_map(f"c{number}", text))
+    assert [obj["data"]["text"] for obj in (await east.request("GET", path))["items"][:2]] == [text, text]
 
 
 async def test_documents_name_the_address_they_were_asked_by(fleet: Fleet) -> None:
     """kubectl takes the addresses in the index of OpenAPI from the host's root."""
     await fleet.connect()
-    index = await fleet.east.call("GET", "/openapi/v3")
+    index = await fleet.east.request("GET", "/openapi/v3")
     address = index["paths"]["apis/apps/v1"]["serverRelativeURL"]
     assert address.startswith("/managedclusters/default/east/openapi/v3/apis/apps/v1?hash=")
     path, _, query = address.partition("?hash=")
-    document = await fleet.client(fleet.hub.url, "east-admin").call("GET", path, {"hash": query})
+    document = await fleet.client(fleet.hub.url, "east-admin").request("GET", path, {"hash": query})
     assert "io.k8s.api.apps.v1.Deployment" in document["components"]["schemas"]
 
 
@@ -96,7 +96,7 @@ async def test_addresses_that_lead_nowhere(fleet: Fleet) -> None:
     assert (caught.value.status_reason, caught.value.retry_after) == ("ServiceUnavailable", 1)
     await fleet.assign("w1")
     assert await fleet.east.get(SPACES, "default")
-    await fleet.admin.merge(MANAGED, "east", {"metadata": {"finalizers": None}}, "default")
+    await fleet.admin.merge_patch(MANAGED, "east", {"metadata": {"finalizers": None}}, "default")
     await fleet.admin.delete(MANAGED, "east", "default")
     with pytest.raises(NotFound, match=r'managedclusters.infrastructure.cluster.x-k8s.io "east" not found'):
         await fleet.east.get(SPACES, "default")
@@ -147,7 +147,7 @@ async def test_impersonation_is_the_hosted_clusters_to_allow(fleet: Fleet) -> No
         east = fleet.client(fleet.address, token)
         east._headers |= {"impersonate-user": "carol"}
         body = typed("authentication.k8s.io/v1", "SelfSubjectReview", "")
-        review = east.call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body=body)
+        review = east.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body=body)
         if allowed:
             assert (await review)["status"]["userInfo"]["username"] == "carol"
         else:
@@ -158,7 +158,7 @@ async def test_impersonation_is_the_hosted_clusters_to_allow(fleet: Fleet) -> No
 @pytest.mark.parametrize("protocol", ["SPDY/3.1", "websocket"])
 async def test_exec_is_refused_by_name(fleet: Fleet, protocol: str) -> None:
     await fleet.connect()
-    hub = Endpoint(fleet.hub.url, fleet.tls, "east-admin")
+    hub = RESTConfig(fleet.hub.url, fleet.tls, "east-admin")
     with pytest.raises(StatusError, match=f"does not carry an upgrade to {protocol}") as caught:
         await upgrade(hub, "/managedclusters/default/east/api/v1/x/exec", protocol, never)
     assert caught.value.status_code == 501
@@ -183,19 +183,19 @@ def never(stream: ByteStream) -> Receiver:
 async def test_who_may_keep_a_tunnel(
     fleet: Fleet, token: str, worker: str, protocol: str, code: int, said: str
 ) -> None:
-    hub = Endpoint(fleet.hub.url, fleet.tls, token)
+    hub = RESTConfig(fleet.hub.url, fleet.tls, token)
     with pytest.raises(StatusError) as caught:
         await upgrade(hub, f"/workers/{worker}/tunnel", protocol, never)
     assert caught.value.status_code == code
     assert said in caught.value.message
-    assert fleet.tunnels.connected() == []
+    assert fleet.tunnels.connected_workers() == []
 
 
 async def test_a_hub_that_is_not_there_or_not_trusted(fleet: Fleet) -> None:
     with pytest.raises(Unreachable, match="cannot be reached"):
-        await upgrade(Endpoint("https://127.0.0.1:1", fleet.tls, ""), "/", "x", never)
+        await upgrade(RESTConfig("https://127.0.0.1:1", fleet.tls, ""), "/", "x", never)
     with pytest.raises(Unreachable, match="certificate verify failed"):
-        await upgrade(Endpoint(fleet.hub.url, ssl.create_default_context(), ""), "/", "x", never)
+        await upgrade(RESTConfig(fleet.hub.url, ssl.create_default_context(), ""), "/", "x", never)
 
 
 async def test_a_cut_tunnel_comes_back_and_watches_go_on(fleet: Fleet) -> None:
@@ -206,11 +206,11 @@ async def test_a_cut_tunnel_comes_back_and_watches_go_on(fleet: Fleet) -> None:
     watching = asyncio.create_task(reflector.run())
     await east.create(MAPS, config_map("before"), "default")
     await until(lambda: "before" in seen)
-    for end in list(fleet.tunnels._ends.values()):
-        end._link.abort()
+    for end in list(fleet.tunnels._tunnels.values()):
+        end._connection.abort()
     with pytest.raises(Unavailable, match='worker "w1" is not connected'):
         await east.get(SPACES, "default")
-    await until(lambda: fleet.tunnels.connected() == ["w1"])
+    await until(lambda: fleet.tunnels.connected_workers() == ["w1"])
     await east.create(MAPS, config_map("after"), "default")
     await until(lambda: "after" in seen)
     watching.cancel()
@@ -226,19 +226,19 @@ async def test_who_is_thrown_out_is_cut_off_at_once(fleet: Fleet, how: str) -> N
     made = await fleet.east.create(MAPS, config_map("seen"), "default")
     events = fleet.east.watch(MAPS, "default", {"resourceVersion": made["metadata"]["resourceVersion"]})
     coming = asyncio.ensure_future(anext(events, None))
-    await fleet.east.merge(MAPS, "seen", {"data": {"text": "changed"}}, "default")
+    await fleet.east.merge_patch(MAPS, "seen", {"data": {"text": "changed"}}, "default")
     assert (await coming) is not None
-    await fleet.admin.merge(WORKERS, "w1", {"spec": {"capacity": 3}}, "shoal-system")
-    assert fleet.tunnels.connected() == ["w1"], "any other change is none of its business"
+    await fleet.admin.merge_patch(WORKERS, "w1", {"spec": {"capacity": 3}}, "shoal-system")
+    assert fleet.tunnels.connected_workers() == ["w1"], "any other change is none of its business"
     ended = asyncio.ensure_future(anext(events, None))
     await fleet.admin.delete(BINDINGS, "w1", "shoal-system")  # it would come again at once, and be asked
     if how == "expelled":
         away = {"metadata": {"annotations": {"shoal.dev/expelled": "stolen"}}}
-        await fleet.admin.merge(WORKERS, "w1", away, "shoal-system")
+        await fleet.admin.merge_patch(WORKERS, "w1", away, "shoal-system")
     else:
         await fleet.admin.delete(WORKERS, "w1", "shoal-system")
     assert (await ended) is None
-    await until(lambda: fleet.tunnels.connected() == [])
+    await until(lambda: fleet.tunnels.connected_workers() == [])
     with pytest.raises(Unavailable, match='worker "w1" is not connected'):
         await fleet.east.list_all(SPACES)
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.fleet.tunnel.flow import SHARE, Incoming, Outgoing
+from shoal.fleet.tunnel.flow_control import MAX_FRAME_DATA, ReceiveWindow, SendBuffer
 from shoal.fleet.tunnel.frames import (
-    CREDIT,
     DATA,
-    LONGEST,
+    INITIAL_CREDIT,
+    MAX_PAYLOAD,
     OPEN,
     PING,
     PONG,
@@ -62,7 +62,10 @@ def test_random_bytes_are_frames_or_refused(data: bytes) -> None:
         (b"GET / HTT", "a frame of unknown kind 71"),
         (encode(DATA, 0), "a frame of kind 3 on stream 0"),
         (encode(PING, 7), "a frame of kind 7 on stream 7"),
-        (encode(DATA, 1, bytes(LONGEST + 1))[:9], f"a frame of {LONGEST + 1} bytes: the limit is {LONGEST}"),
+        (
+            encode(DATA, 1, bytes(MAX_PAYLOAD + 1))[:9],
+            f"a frame of {MAX_PAYLOAD + 1} bytes: the limit is {MAX_PAYLOAD}",
+        ),
     ],
 )
 def test_what_is_no_frame_is_named(opening: bytes, said: str) -> None:
@@ -75,7 +78,7 @@ def test_requests_survive(method: str, path: str, query: str, lines: tuple[tuple
     names = [name for name, _ in lines]
     joined = {name: ", ".join(value for key, value in lines if key == name) for name in names}
     repeated = lines if len(joined) != len(lines) else ()
-    sent = Request(method, path, query, joined, body, repeated=repeated)
+    sent = Request(method, path, query, joined, body, raw_headers=repeated)
     got, length = decode_open(encode_open(sent))
     assert length == len(body)
     got.body = body
@@ -102,17 +105,20 @@ def test_an_answer_of_one_hop_only_is_none() -> None:
         decode_head(encode_head(101, "", (), None))
 
 
-@given(st.lists(st.binary(max_size=3 * SHARE // 2), max_size=12), st.lists(st.integers(1, 2 * SHARE), min_size=1))
+@given(
+    st.lists(st.binary(max_size=3 * MAX_FRAME_DATA // 2), max_size=12),
+    st.lists(st.integers(1, 2 * MAX_FRAME_DATA), min_size=1),
+)
 def test_what_leaves_is_what_was_added_as_far_as_credit_goes(pieces: list[bytes], grants: list[int]) -> None:
-    out = Outgoing(1)
+    out = SendBuffer(1)
     for piece in pieces:
         out.add(piece)
-    out.closing = True
-    sent, allowed = b"", CREDIT
+    out.is_closing = True
+    sent, allowed = b"", INITIAL_CREDIT
     for grant in itertools.islice(itertools.cycle(grants), 2000):
-        while out.pending and out.sendable:
+        while out.pending and out.is_sendable:
             taken = out.take()
-            assert 0 < len(taken) <= SHARE
+            assert 0 < len(taken) <= MAX_FRAME_DATA
             sent += taken
         assert len(sent) <= allowed
         if not out.pending:
@@ -125,15 +131,15 @@ def test_what_leaves_is_what_was_added_as_far_as_credit_goes(pieces: list[bytes]
 
 
 def test_credit_is_counted_on_both_sides() -> None:
-    incoming = Incoming()
-    incoming.took(CREDIT // 2 - 1)
+    incoming = ReceiveWindow()
+    incoming.consume(INITIAL_CREDIT // 2 - 1)
     assert incoming.grant() == 0
-    incoming.took(1)
-    assert incoming.grant() == CREDIT // 2
-    incoming.took(CREDIT)
+    incoming.consume(1)
+    assert incoming.grant() == INITIAL_CREDIT // 2
+    incoming.consume(INITIAL_CREDIT)
     with pytest.raises(ProtocolError, match="more bytes than credit"):
-        incoming.took(1)
-    out = Outgoing(1)
+        incoming.consume(1)
+    out = SendBuffer(1)
     with pytest.raises(ProtocolError, match="more credit than anybody has"):
         out.grant(0xFFFFFFFF)
 

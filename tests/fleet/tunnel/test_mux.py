@@ -9,13 +9,13 @@ from collections.abc import Awaitable
 import pytest
 
 from shoal.clock import FakeClock
-from shoal.fleet.tunnel import worker
-from shoal.fleet.tunnel.frames import CREDIT, LONGEST
-from shoal.fleet.tunnel.hub import COLLECTED, HubEnd
-from shoal.fleet.tunnel.link import PING_SECONDS, SILENT_PINGS
+from shoal.fleet.tunnel import worker_end
+from shoal.fleet.tunnel.connection import MAX_MISSED_PINGS, PING_SECONDS
+from shoal.fleet.tunnel.frames import INITIAL_CREDIT, MAX_PAYLOAD
+from shoal.fleet.tunnel.hub_end import MAX_BUFFERED_RESPONSE, HubTunnel
 from shoal.objects.errors import Forbidden, StatusError, Unavailable
 from shoal.objects.wire import Answer, ByteStream, Receiver, Request, Response, Sink, StreamResponse, Upgrade
-from tests.fleet.tunnel.pairs import Slow, settled, tunnel, until
+from tests.fleet.tunnel.socket_pair import Slow, settled, tunnel, until
 
 pytestmark = pytest.mark.anyio
 
@@ -70,14 +70,14 @@ class Site:
         raise AssertionError("nobody starts this")
 
 
-async def watching(hub: HubEnd, sink: Slow) -> StreamResponse:
+async def watching(hub: HubTunnel, sink: Slow) -> StreamResponse:
     answer = await hub.handle(Request("GET", "/watch"))
     assert isinstance(answer, StreamResponse)
     answer.start(sink)
     return answer
 
 
-async def whole(hub: HubEnd, request: Request) -> tuple[int, bytes]:
+async def whole(hub: HubTunnel, request: Request) -> tuple[int, bytes]:
     answer = await hub.handle(request)
     assert isinstance(answer, Response)
     assert isinstance(answer.body, list)
@@ -88,7 +88,7 @@ async def test_a_request_and_its_answer_are_whole() -> None:
     site = Site()
     async with tunnel(site) as pair:
         lines = (("accept", "a"), ("impersonate-group", "x"), ("impersonate-group", "y, z"))
-        sent = Request("POST", "/é", "a=%20b", {"accept": "a"}, b"body", repeated=lines)
+        sent = Request("POST", "/é", "a=%20b", {"accept": "a"}, b"body", raw_headers=lines)
         answer = await pair.hub.handle(sent)
         assert isinstance(answer, Response)
         assert (answer.status, answer.body, answer.content_type) == (201, [b"POST body"], "text/plain")
@@ -108,7 +108,7 @@ async def test_many_requests_at_once() -> None:
 
 async def test_the_largest_body_is_taken_and_a_larger_one_refused() -> None:
     async with tunnel(Site()) as pair:
-        body = random.Random(1).randbytes(worker.MAX_BODY)
+        body = random.Random(1).randbytes(worker_end.MAX_BODY)
         answer = await pair.hub.handle(Request("POST", "/", body=body))
         sink = Slow(open_wide=True)
         assert isinstance(answer, StreamResponse)
@@ -132,7 +132,7 @@ async def test_failures_are_statuses() -> None:
             assert status == code
             assert said in body
         with pytest.raises(StatusError, match="request headers too large"):
-            await pair.hub.handle(Request("GET", "/", "x" * LONGEST))
+            await pair.hub.handle(Request("GET", "/", "x" * MAX_PAYLOAD))
 
 
 async def test_a_stream_comes_piece_by_piece_and_ends() -> None:
@@ -178,10 +178,10 @@ async def test_a_slow_reader_holds_up_nobody_and_little_memory() -> None:
         piece = bytes(10_000)
         for _ in range(200):
             site.sinks[0].write(piece)
-        await until(lambda: len(slow.body) >= CREDIT)
+        await until(lambda: len(slow.body) >= INITIAL_CREDIT)
         await settled()
-        assert len(slow.body) <= 2 * CREDIT
-        held = site.sinks[0].pending
+        assert len(slow.body) <= 2 * INITIAL_CREDIT
+        held = site.sinks[0].pending_bytes
         assert held == 200 * 10_000 - len(slow.body)
         assert await whole(pair.hub, Request("PUT", "/", body=b"quick")) == (201, b"PUT quick")
         fast = Slow(open_wide=True)
@@ -189,7 +189,7 @@ async def test_a_slow_reader_holds_up_nobody_and_little_memory() -> None:
         for _ in range(200):
             site.sinks[1].write(piece)
         await until(lambda: len(fast.body) == 200 * 10_000)
-        assert site.sinks[0].pending == held
+        assert site.sinks[0].pending_bytes == held
         for _ in range(20):
             slow.take()
             await settled()
@@ -197,7 +197,7 @@ async def test_a_slow_reader_holds_up_nobody_and_little_memory() -> None:
 
 
 async def test_a_reader_too_far_behind_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "MAX_PENDING", 100_000)
+    monkeypatch.setattr(worker_end, "MAX_PENDING", 100_000)
     site, slow = Site(), Slow()
     async with tunnel(site) as pair:
         await watching(pair.hub, slow)
@@ -218,7 +218,7 @@ async def test_a_long_answer_is_not_held_at_the_hub() -> None:
         slow = Slow()
         answer.start(slow)
         await settled()
-        assert len(slow.body) <= 2 * CREDIT < COLLECTED
+        assert len(slow.body) <= 2 * INITIAL_CREDIT < MAX_BUFFERED_RESPONSE
         while not slow.closed:
             slow.take()
             await settled()
@@ -241,7 +241,7 @@ async def test_a_cut_fails_what_waits_and_ends_what_streams() -> None:
         pair.cut()
         with pytest.raises(Unavailable) as caught:
             await asked
-        assert caught.value.wire()["message"] == 'worker "w1" is not connected'
+        assert caught.value.to_status()["message"] == 'worker "w1" is not connected'
         assert (caught.value.status_code, caught.value.retry_after) == (503, 1)
         assert (watch.closed, watch.aborted, watch.body) == (True, False, b"seen\n")
         assert half.aborted, "a body cut short must not look whole"
@@ -291,10 +291,10 @@ async def test_an_answer_nobody_starts_is_given_up() -> None:
 async def test_a_silent_peer_is_noticed_and_a_quiet_one_kept() -> None:
     clock = FakeClock()
     async with tunnel(Site(), clock) as pair:
-        await ticks(clock, 3 * SILENT_PINGS)
+        await ticks(clock, 3 * MAX_MISSED_PINGS)
         assert pair.lost == []
         pair.sockets[1].transport.pause_reading()  # the worker hears and says nothing any more
-        await ticks(clock, SILENT_PINGS - 1)
+        await ticks(clock, MAX_MISSED_PINGS - 1)
         assert pair.lost == []
         await ticks(clock, 2)
         assert pair.lost == [pair.hub]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from shoal.clock import FakeClock
 from shoal.fleet.tunnel.frames import (
-    CREDIT,
     DATA,
     END,
     HEAD,
+    INITIAL_CREDIT,
     OPEN,
     PING,
     PONG,
@@ -25,11 +25,11 @@ from shoal.fleet.tunnel.frames import (
     encode_open,
     encode_window,
 )
-from shoal.fleet.tunnel.hub import HubEnd
-from shoal.fleet.tunnel.worker import WorkerEnd
+from shoal.fleet.tunnel.hub_end import HubTunnel
+from shoal.fleet.tunnel.worker_end import WorkerTunnel
 from shoal.objects.errors import Unavailable
 from shoal.objects.wire import Answer, Request, Response, Sink, StreamResponse
-from tests.fleet.tunnel.pairs import Slow
+from tests.fleet.tunnel.socket_pair import Slow
 
 
 class Wire:
@@ -48,7 +48,7 @@ class Wire:
 
 
 streams = st.integers(1, 4)
-payloads = st.binary(max_size=40) | st.just(bytes(CREDIT))
+payloads = st.binary(max_size=40) | st.just(bytes(INITIAL_CREDIT))
 frames = st.one_of(
     st.builds(lambda at, body: encode(OPEN, at, encode_open(Request("GET", "/", body=body))), streams, payloads),
     st.builds(lambda stream: encode(OPEN, stream, encode_open(Request("GET", "/watch"))), streams),
@@ -80,8 +80,8 @@ def quiet(work: object) -> None:
 @given(st.lists(frames, max_size=15))
 def test_the_hub_survives_any_worker(sent: list[bytes]) -> None:
     async def run() -> None:
-        lost: list[HubEnd] = []
-        hub, wire = HubEnd("w1", FakeClock(), lost.append), Wire()
+        lost: list[HubTunnel] = []
+        hub, wire = HubTunnel("w1", FakeClock(), lost.append), Wire()
         receiver = hub.start(wire)
 
         async def ask(number: int) -> None:
@@ -100,7 +100,7 @@ def test_the_hub_survives_any_worker(sent: list[bytes]) -> None:
         for data in sent:
             receiver.data_received(data)
             await asyncio.sleep(0)
-        assert all(sink.pending <= 2 * CREDIT for sink in sinks)
+        assert all(sink.pending_bytes <= 2 * INITIAL_CREDIT for sink in sinks)
         receiver.connection_lost(None)
         await asyncio.gather(*asked)
         assert all(sink.closed for sink in sinks)
@@ -120,7 +120,7 @@ def test_the_worker_survives_any_hub(sent: list[bytes]) -> None:
                 return Response(200, request.body)
             return StreamResponse(200, opened.append)
 
-        worker, wire = WorkerEnd("w1", handler, FakeClock()), Wire()
+        worker, wire = WorkerTunnel("w1", handler, FakeClock()), Wire()
         receiver = worker.start(wire)
         for data in sent:
             receiver.data_received(data)
@@ -128,7 +128,7 @@ def test_the_worker_survives_any_hub(sent: list[bytes]) -> None:
             for sink in opened:
                 sink.write(b"event")
         receiver.connection_lost(None)
-        await worker.ended()
+        await worker.wait_ended()
         assert all(sink.closed for sink in opened)
 
     quiet(run())

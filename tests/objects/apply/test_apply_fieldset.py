@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.objects.apply import fieldset
-from shoal.objects.apply.fieldset import decode, difference, intersection, leaves, paths, union, union_all, without
+from shoal.objects.apply.fieldset import (
+    decode,
+    difference,
+    intersection,
+    leaves,
+    path_strings,
+    recursive_difference,
+    union,
+    union_all,
+)
 
 A: dict[str, Any] = {"f:a": {".": {}, "f:b": {}, "f:c": {}}}
 
@@ -36,8 +45,8 @@ def test_algebra(one: Any, two: Any, both: Any, less: Any, common: Any) -> None:
 
 def test_without_removes_what_is_below_too() -> None:
     fields = {"f:spec": {"f:x": {}}, "f:status": {".": {}, "f:phase": {}, "f:conditions": {'k:{"type":"A"}': {}}}}
-    assert without(fields, {"f:status": {}}) == {"f:spec": {"f:x": {}}}
-    assert without(fields, {"f:status": {"f:conditions": {}}}) == {
+    assert recursive_difference(fields, {"f:status": {}}) == {"f:spec": {"f:x": {}}}
+    assert recursive_difference(fields, {"f:status": {"f:conditions": {}}}) == {
         "f:spec": {"f:x": {}},
         "f:status": {".": {}, "f:phase": {}},
     }
@@ -57,7 +66,7 @@ def test_paths_are_spelt_and_ordered_as_upstream_does() -> None:
             "f:replicas": {},
         }
     }
-    assert list(paths(fields)) == [
+    assert list(path_strings(fields)) == [
         ".spec.replicas",
         '.spec.containers[name="a"]',
         '.spec.containers[name="a"].image',
@@ -70,7 +79,7 @@ def test_paths_are_spelt_and_ordered_as_upstream_does() -> None:
 
 
 def test_strings_are_quoted_as_go_does() -> None:
-    assert fieldset.quote('a"b\\c\n\x01é\u200b') == '"a\\"b\\\\c\\n\\x01é\\u200b"'
+    assert fieldset.go_quote('a"b\\c\n\x01é\u200b') == '"a\\"b\\\\c\\n\\x01é\\u200b"'
 
 
 @pytest.mark.parametrize(
@@ -121,21 +130,21 @@ ELEMENTS = st.sampled_from(["f:a", "f:b", "f:c", 'k:{"name":"x"}', 'k:{"name":"y
 PATHS = st.lists(st.lists(ELEMENTS, min_size=1, max_size=4).map(tuple), max_size=12).map(frozenset)
 
 
-def made_of(members: frozenset[tuple[str, ...]]) -> fieldset.Fields:
+def field_set_of(members: frozenset[tuple[str, ...]]) -> fieldset.FieldSet:
     sets = []
     for path in members:
-        node: fieldset.Fields = {}
+        node: fieldset.FieldSet = {}
         for element in reversed(path):
             node = {element: node}
         sets.append(node)
     return union_all(sets)
 
 
-def members_of(fields: fieldset.Fields, prefix: tuple[str, ...] = ()) -> frozenset[tuple[str, ...]]:
+def members_of(fields: fieldset.FieldSet, prefix: tuple[str, ...] = ()) -> frozenset[tuple[str, ...]]:
     out: set[tuple[str, ...]] = set()
     for key, node in fields.items():
         if key != ".":
-            if fieldset.owned(node):
+            if fieldset.is_member(node):
                 out.add((*prefix, key))
             out |= members_of(node, (*prefix, key))
     return frozenset(out)
@@ -143,7 +152,7 @@ def members_of(fields: fieldset.Fields, prefix: tuple[str, ...] = ()) -> frozens
 
 @given(PATHS, PATHS)
 def test_sets_of_fields_are_sets_of_paths(one: frozenset[tuple[str, ...]], two: frozenset[tuple[str, ...]]) -> None:
-    a, b = made_of(one), made_of(two)
+    a, b = field_set_of(one), field_set_of(two)
     before = json.dumps([a, b])
     assert members_of(union(a, b)) == one | two
     assert members_of(difference(a, b)) == one - two

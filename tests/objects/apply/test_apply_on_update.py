@@ -8,9 +8,20 @@ from typing import Any
 
 import pytest
 
-from shoal.objects.apply import TypeSchema, fields_v1, on_update
+from shoal.objects.apply import TypeSchema, fields_v1, managed_fields_on_update
 from shoal.objects.errors import BadRequest
-from tests.objects.apply.things import CONFIG_MAP, DEPLOYMENT, LATER, NOW, THING, V1, applied, owners, thing, update
+from tests.objects.apply.samples import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    LATER,
+    NOW,
+    THING,
+    V1,
+    apply_config,
+    owners,
+    thing,
+    update,
+)
 
 DEPLOYED: dict[str, Any] = {
     "apiVersion": "apps/v1",
@@ -110,7 +121,9 @@ def test_a_recursive_schema_is_compiled_as_far_as_the_object_goes() -> None:
 
 def test_create_gives_one_entry() -> None:
     obj = thing({"replicas": 1})
-    assert on_update(None, obj, manager="kubectl", api_version=V1, schema=THING, now=NOW, subresource="status") == [
+    assert managed_fields_on_update(
+        None, obj, manager="kubectl", api_version=V1, schema=THING, now=NOW, subresource="status"
+    ) == [
         {
             "manager": "kubectl",
             "operation": "Update",
@@ -122,12 +135,12 @@ def test_create_gives_one_entry() -> None:
         }
     ]
     assert owners(update(None, obj, "")) == {"unknown/Update": {"f:spec": {".": {}, "f:replicas": {}}}}
-    assert on_update(None, thing(), manager="m", api_version=V1, schema=THING, now=NOW) is None
+    assert managed_fields_on_update(None, thing(), manager="m", api_version=V1, schema=THING, now=NOW) is None
 
 
 def test_an_update_takes_what_it_changed_from_updaters_and_appliers() -> None:
     live = update(None, thing({"replicas": 1, "size": "S"}), "creator")
-    live = applied(live, thing({"replicas": 1, "options": {"a": "1"}}), "applier", now=NOW)
+    live = apply_config(live, thing({"replicas": 1, "options": {"a": "1"}}), "applier", now=NOW)
     live = update(live, thing({"replicas": 2, "size": "S", "options": {"a": "2", "b": "3"}}), "editor", now=LATER)
     assert owners(live) == {
         "creator/Update": {"f:spec": {".": {}, "f:size": {}}},
@@ -138,7 +151,7 @@ def test_an_update_takes_what_it_changed_from_updaters_and_appliers() -> None:
 
 def test_removed_fields_leave_everybody_and_empty_entries_go() -> None:
     live = update(None, thing({"replicas": 1, "size": "S"}), "one")
-    live = applied(live, thing({"size": "S"}), "two", now=NOW)
+    live = apply_config(live, thing({"size": "S"}), "two", now=NOW)
     live = update(live, thing({"replicas": 1}), "three", now=LATER)
     assert owners(live) == {"one/Update": {"f:spec": {".": {}, "f:replicas": {}}}}
     assert live["metadata"]["managedFields"][0]["time"] == NOW
@@ -183,14 +196,16 @@ def test_items_of_lists_are_owned_by_key_value_or_as_one() -> None:
 def test_nothing_changed_gives_back_the_stored_list() -> None:
     live = update(None, thing({"replicas": 1}), "m")
     same = thing({"replicas": 1}, resourceVersion="12", generation=3)
-    entries = on_update(live, same, manager="other", api_version=V1, schema=THING, now=LATER)
+    entries = managed_fields_on_update(live, same, manager="other", api_version=V1, schema=THING, now=LATER)
     assert entries is live["metadata"]["managedFields"]
 
 
 def test_status_is_ignored_where_the_endpoint_resets_it() -> None:
     live = update(None, thing({"replicas": 1}), "m")
     new = {**thing({"replicas": 1}), "status": {"phase": "Up"}}
-    entries = on_update(live, new, manager="n", api_version=V1, schema=THING, now=LATER, reset={"f:status": {}})
+    entries = managed_fields_on_update(
+        live, new, manager="n", api_version=V1, schema=THING, now=LATER, reset={"f:status": {}}
+    )
     assert entries is live["metadata"]["managedFields"]
 
 
@@ -287,8 +302,8 @@ def test_the_eleventh_updater_makes_the_oldest_ancient() -> None:
 
 def test_entries_are_sorted_applies_first_then_by_time_and_name() -> None:
     live = update(None, thing({"replicas": 1}), "z", now=LATER)
-    live = applied(live, thing({"size": "S"}), "y", now=LATER)
-    live = applied(live, thing({"options": {"a": "b"}}), "x", now=LATER)
+    live = apply_config(live, thing({"size": "S"}), "y", now=LATER)
+    live = apply_config(live, thing({"options": {"a": "b"}}), "x", now=LATER)
     live = update(live, {**live, "status": {"phase": "Up"}}, "a", now=LATER)
     assert list(owners(live)) == ["x/Apply", "y/Apply", "a/Update", "z/Update"]
 
@@ -337,7 +352,7 @@ def test_objects_nested_without_end_are_refused() -> None:
         lambda: fields_v1(deep, THING),
         lambda: update(None, deep, "m"),
         lambda: update(update(None, thing({"size": "S"}), "m"), deep, "m"),
-        lambda: applied(None, deep, "m"),
+        lambda: apply_config(None, deep, "m"),
     ]
     for call in calls:
         with pytest.raises(BadRequest, match="nested too deeply"):

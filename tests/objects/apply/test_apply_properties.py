@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.objects.apply import Object, fields_v1
-from shoal.objects.apply.compare import applied as mentioned
-from shoal.objects.apply.compare import tracked, whole
+from shoal.objects.apply.compare import applied_fields as mentioned
+from shoal.objects.apply.compare import fields_of_value, strip_untracked
 from shoal.objects.apply.fieldset import decode, difference, union_all
 from shoal.objects.errors import Conflict
-from tests.objects.apply.things import LATER, THING, applied, owners, thing, update
+from tests.objects.apply.samples import LATER, THING, apply_config, owners, thing, update
 
 WORD = st.sampled_from(["a", "b", "c"])
 NUMBER = st.integers(1, 3)
@@ -56,7 +56,7 @@ def history(steps: list[tuple[str, str, Object]]) -> Object:
             live = update(live, obj, manager)
             continue
         try:
-            live = applied(live, obj, manager, force=verb == "force")
+            live = apply_config(live, obj, manager, force=verb == "force")
         except Conflict:
             assert verb == "apply"
     assert live is not None
@@ -65,13 +65,13 @@ def history(steps: list[tuple[str, str, Object]]) -> Object:
 
 @given(STEPS, THINGS)
 def test_applying_twice_is_applying_once(steps: list[tuple[str, str, Object]], config: Object) -> None:
-    once = applied(history(steps), config, "me", force=True)
-    assert applied(once, config, "me", now=LATER) == once
+    once = apply_config(history(steps), config, "me", force=True)
+    assert apply_config(once, config, "me", now=LATER) == once
 
 
 @given(STEPS, THINGS)
 def test_force_gives_every_field_its_value(steps: list[tuple[str, str, Object]], config: Object) -> None:
-    assert_has(applied(history(steps), config, "me", force=True), config)
+    assert_has(apply_config(history(steps), config, "me", force=True), config)
 
 
 def assert_has(value: Any, config: Any) -> None:
@@ -92,7 +92,7 @@ def assert_has(value: Any, config: Any) -> None:
 @given(STEPS)
 def test_nobody_owns_what_is_not_there(steps: list[tuple[str, str, Object]]) -> None:
     live = history(steps)
-    there = whole(tracked(live), THING.root)
+    there = fields_of_value(strip_untracked(live), THING.root)
     everybody = union_all(list(owners(live).values()))
     assert difference(everybody, there) == {}
 
@@ -113,5 +113,5 @@ def test_nothing_is_mutated(steps: list[tuple[str, str, Object]], more: list[tup
     before = copy.deepcopy((live, more))
     for _, manager, obj in more:
         update(live, obj, manager)
-        applied(live, obj, manager, force=True)
+        apply_config(live, obj, manager, force=True)
     assert (live, more) == before

@@ -14,7 +14,7 @@ import pytest
 
 from shoal.objects.apply import Object, TypeSchema
 from shoal.objects.errors import StatusError
-from tests.objects.apply.things import NOW, applied, update
+from tests.objects.apply.samples import NOW, apply_config, update
 
 RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("upstream_answers.json").read_text())
 SCHEMA = TypeSchema(RECORDED["schema"])
@@ -41,7 +41,7 @@ def run(live: Object | None, step: dict[str, Any]) -> Object:
     if step["op"] == "update":
         return update(live, obj, step["manager"], now=NOW, schema=SCHEMA, subresource=subresource)
     force = step.get("force", False)
-    return applied(live, obj, step["manager"], now=NOW, schema=SCHEMA, force=force, subresource=subresource)
+    return apply_config(live, obj, step["manager"], now=NOW, schema=SCHEMA, force=force, subresource=subresource)
 
 
 def managers(obj: Object) -> list[dict[str, Any]]:

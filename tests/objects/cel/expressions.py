@@ -52,10 +52,10 @@ def expression(dice: random.Random, depth: int, kind: str = "bool") -> str:
     if depth <= 0:
         return dice.choice(LEAVES[kind])
     template = dice.choice(BRANCHES[kind])
-    return _filled(template, lambda inner: expression(dice, depth - dice.choice((1, 1, 2)), inner))
+    return _fill_template(template, lambda inner: expression(dice, depth - dice.choice((1, 1, 2)), inner))
 
 
-def _filled(template: str, make: Callable[[str], str]) -> str:
+def _fill_template(template: str, make: Callable[[str], str]) -> str:
     for kind in LEAVES:
         while f"{{{kind}}}" in template:
             template = template.replace(f"{{{kind}}}", make(kind), 1)

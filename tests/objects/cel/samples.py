@@ -6,7 +6,7 @@ from typing import Any
 
 from shoal.objects import cel
 from shoal.objects.cel.types import DYN
-from shoal.objects.rules.declared import declared
+from shoal.objects.celvalidation.decltype import decl_type_of
 
 ITEM: dict[str, Any] = {
     "type": "object", "required": ["k"], "properties": {"k": {"type": "string"}, "v": {"type": "integer"}},
@@ -61,23 +61,23 @@ OBJECT: dict[str, Any] = {
 
 
 def self_type() -> Any:
-    kind = declared(SCHEMA, root=False)
+    kind = decl_type_of(SCHEMA, root=False)
     assert kind is not None
     return kind
 
 
-def outcome(source: str, limit: int = cel.PER_CALL_LIMIT, **variables: Any) -> cel.Outcome:
+def evaluate(source: str, limit: int = cel.PER_CALL_LIMIT, **variables: Any) -> cel.EvalResult:
     """Evaluates an expression whose variables are only known at run time."""
-    return cel.compile(source, dict.fromkeys(variables, DYN)).evaluate(list(variables.values()), limit)
+    return cel.compile_expression(source, dict.fromkeys(variables, DYN)).evaluate(list(variables.values()), limit)
 
 
 def value(source: str, **variables: Any) -> Any:
-    found = outcome(source, **variables)
+    found = evaluate(source, **variables)
     assert found.error is None, found.error
     return found.value
 
 
-def problem(source: str, **variables: Any) -> str:
-    found = outcome(source, **variables)
+def eval_error(source: str, **variables: Any) -> str:
+    found = evaluate(source, **variables)
     assert found.error is not None, found.value
     return str(found.error)

@@ -13,33 +13,33 @@ import orjson
 import pytest
 
 from shoal.objects import cel
-from shoal.objects.cel.estimate import estimate
+from shoal.objects.cel.cost_estimate import estimate_cost
 from tests.objects.cel.samples import OBJECT, self_type
 
 CASES: list[dict[str, Any]] = orjson.loads((Path(__file__).parent / "golden.json").read_bytes())
 
 
-def refusal(source: str, kind: Any) -> str:
+def compile_error(source: str, kind: Any) -> str:
     try:
-        program = cel.compile(source, {"self": kind.type})
+        program = cel.compile_expression(source, {"self": kind.cel_type})
     except cel.InstantiationError as problem:
         return f"program instantiation failed: {problem}"
-    except cel.CompileError as problem:
+    except cel.CELCompileError as problem:
         return f"compilation failed: {problem}"
     return "" if program.result.kind == "bool" else "cel expression must evaluate to a bool"
 
 
 def test_golden() -> None:
     kind = self_type()
-    held = kind.read(OBJECT)
+    held = kind.convert_value(OBJECT)
     for case in CASES:
         source = case["expression"]
-        assert refusal(source, kind) == case.get("refused", ""), source
+        assert compile_error(source, kind) == case.get("refused", ""), source
         if "refused" in case:
             continue
-        program = cel.compile(source, {"self": kind.type})
+        program = cel.compile_expression(source, {"self": kind.cel_type})
         found = program.evaluate([held], cel.PER_CALL_LIMIT)
-        assert estimate(program.checked, kind.size_at) == case["estimate"], source
+        assert estimate_cost(program.checked, kind.max_size_at) == case["estimate"], source
         if "error" in case:
             assert str(found.error) == case["error"], source
         else:

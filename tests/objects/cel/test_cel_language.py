@@ -10,7 +10,7 @@ import pytest
 from shoal.objects import cel
 from shoal.objects.cel.types import BOOL, INT, STRING, list_of
 from shoal.objects.cel.values import Duration, Timestamp, UInt
-from tests.objects.cel.samples import problem, value
+from tests.objects.cel.samples import eval_error, value
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_values(source: str, wanted: Any) -> None:
     ],
 )
 def test_errors(source: str, wanted: str) -> None:
-    assert problem(source, m={"s": "t"}) == wanted
+    assert eval_error(source, m={"s": "t"}) == wanted
 
 
 @pytest.mark.parametrize(
@@ -171,19 +171,19 @@ def test_optionals() -> None:
     }
     for source, wanted in cases.items():
         assert value(source, m=held) == wanted, source
-    assert problem("m.?x.value()", m=held) == "optional.none() dereference"
-    assert problem("[?m.z]", m=held) == "cannot initialize optional list element from non-optional value 0"
+    assert eval_error("m.?x.value()", m=held) == "optional.none() dereference"
+    assert eval_error("[?m.z]", m=held) == "cannot initialize optional list element from non-optional value 0"
 
 
 def test_a_program_says_its_type_and_what_it_reads() -> None:
-    program = cel.compile("self.map(x, x > 1)", {"self": list_of(INT), "oldSelf": STRING})
+    program = cel.compile_expression("self.map(x, x > 1)", {"self": list_of(INT), "oldSelf": STRING})
     assert str(program.result) == "list(bool)"
-    assert program.uses == {"self"}
-    assert cel.compile("oldSelf == 'a'", {"self": BOOL, "oldSelf": STRING}).uses == {"oldSelf"}
+    assert program.used_variables == {"self"}
+    assert cel.compile_expression("oldSelf == 'a'", {"self": BOOL, "oldSelf": STRING}).used_variables == {"oldSelf"}
 
 
 def test_a_program_keeps_nothing_between_evaluations() -> None:
-    program = cel.compile("self.map(x, x * 2)", {"self": list_of(INT)})
+    program = cel.compile_expression("self.map(x, x * 2)", {"self": list_of(INT)})
     first = program.evaluate([[1, 2]], cel.PER_CALL_LIMIT)
     second = program.evaluate([[3]], cel.PER_CALL_LIMIT)
     assert (first.value, second.value) == ([2, 4], [6])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shoal.objects import cel
-from tests.objects.cel.samples import problem, value
+from tests.objects.cel.samples import eval_error, value
 
 STRINGS = {
     "'tacocat'.charAt(3)": "o",
@@ -174,7 +174,7 @@ def test_values(source: str, wanted: Any) -> None:
     ],
 )
 def test_errors(source: str, wanted: str) -> None:
-    assert problem(source).startswith(wanted)
+    assert eval_error(source).startswith(wanted)
 
 
 @pytest.mark.parametrize(
@@ -182,5 +182,5 @@ def test_errors(source: str, wanted: str) -> None:
     ["'abc'.reverse()", "base64.encode(b'a')", "math.greatest(1, 2)", "cel.bind(x, 1, x)", "regex.extract('a', 'b')"],
 )
 def test_what_kubernetes_does_not_serve_is_not_served(source: str) -> None:
-    with pytest.raises(cel.CompileError, match=r"undeclared reference|found no matching overload"):
-        cel.compile(source, {})
+    with pytest.raises(cel.CELCompileError, match=r"undeclared reference|found no matching overload"):
+        cel.compile_expression(source, {})

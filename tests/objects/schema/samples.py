@@ -109,7 +109,7 @@ def _bare(schema: dict[str, Json]) -> dict[str, Json]:
 
 
 @st.composite
-def _fitting(draw: st.DrawFn, schema: dict[str, Json]) -> Json:
+def _valid_value(draw: st.DrawFn, schema: dict[str, Json]) -> Json:
     kind = schema["type"]
     if schema.get("nullable") and draw(st.booleans()):
         return None
@@ -118,16 +118,16 @@ def _fitting(draw: st.DrawFn, schema: dict[str, Json]) -> Json:
     if kind in _VALUES:
         return draw(_VALUES[kind])
     if kind == "array":
-        return draw(st.lists(_fitting(schema["items"]), max_size=3))
+        return draw(st.lists(_valid_value(schema["items"]), max_size=3))
     if "additionalProperties" in schema:
-        return draw(st.dictionaries(_KEYS, _fitting(schema["additionalProperties"]), max_size=2))
+        return draw(st.dictionaries(_KEYS, _valid_value(schema["additionalProperties"]), max_size=2))
     needed = schema.get("required", ())
     inner = schema.get("properties", {})
-    return {key: draw(_fitting(sub)) for key, sub in inner.items() if key in needed or draw(st.booleans())}
+    return {key: draw(_valid_value(sub)) for key, sub in inner.items() if key in needed or draw(st.booleans())}
 
 
 @st.composite
-def fitting_pairs(draw: st.DrawFn) -> tuple[dict[str, Json], dict[str, Json]]:
+def valid_pairs(draw: st.DrawFn) -> tuple[dict[str, Json], dict[str, Json]]:
     """A schema and an object that it accepts as it is."""
     schema = _bare(draw(schemas()))
-    return schema, draw(_fitting(schema))
+    return schema, draw(_valid_value(schema))

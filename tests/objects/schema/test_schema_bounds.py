@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from shoal.objects.errors import BadRequest
-from shoal.objects.schema import MAX_DEPTH, Definitions, SchemaTooDeep
-from shoal.objects.schema import compile as compiled
-from shoal.objects.schema.patterns import is_pattern, matches
+from shoal.objects.schema import MAX_DEPTH, SchemaDefinitions, SchemaTooDeepError
+from shoal.objects.schema import compile_schema as compiled
+from shoal.objects.schema.patterns import is_valid_pattern, matches
 from shoal.objects.schema.validate import MAX_CAUSES
 from tests.objects.schema.samples import object_with, resource
 
@@ -22,9 +22,9 @@ def nested(levels: int) -> dict[str, Any]:
 
 
 def test_a_deep_schema_is_refused_and_a_less_deep_one_works() -> None:
-    with pytest.raises(SchemaTooDeep, match="nested deeper than 100 levels"):
+    with pytest.raises(SchemaTooDeepError, match="nested deeper than 100 levels"):
         compiled(nested(MAX_DEPTH + 1))
-    with pytest.raises(SchemaTooDeep):
+    with pytest.raises(SchemaTooDeepError):
         compiled(nested(100_000))
     schema = compiled(nested(MAX_DEPTH))
     obj: Any = 1
@@ -44,8 +44,8 @@ def test_nested_alternatives_cost_no_more_than_their_size() -> None:
 
 def test_a_pattern_cannot_be_made_slow() -> None:
     assert not matches("^(a+)+$", "a" * 5000 + "b")
-    assert not is_pattern("(a{1000}){1000}")
-    assert not is_pattern("(?=a)b")
+    assert not is_valid_pattern("(a{1000}){1000}")
+    assert not is_valid_pattern("(?=a)b")
     assert not matches("(", "(")
 
 
@@ -88,7 +88,7 @@ def test_builtin_schemas_resolve_lazily_and_may_be_recursive() -> None:
         asked.append(name)
         return {"Tree": TREE, "Meta": META}[name]
 
-    definitions = Definitions(resolve)
+    definitions = SchemaDefinitions(resolve)
     assert asked == []
     schema = compiled({"$ref": "#/components/schemas/Tree"}, definitions)
     obj: dict[str, Any] = {
@@ -114,13 +114,17 @@ def test_builtin_schemas_resolve_lazily_and_may_be_recursive() -> None:
 
 
 def test_builtins_accept_empty_bytes_and_equal_list_items() -> None:
-    schema = compiled({"$ref": "#/components/schemas/Tree"}, Definitions({"Tree": TREE, "Meta": META}.__getitem__))
+    schema = compiled(
+        {"$ref": "#/components/schemas/Tree"}, SchemaDefinitions({"Tree": TREE, "Meta": META}.__getitem__)
+    )
     assert schema.validate({"data": "", "ports": [{"p": 1}, {"p": 1}]}) == []
     assert len(schema.validate({"data": "!"})) == 1
 
 
 def test_a_bottomless_object_is_refused() -> None:
-    schema = compiled({"$ref": "#/components/schemas/Tree"}, Definitions({"Tree": TREE, "Meta": META}.__getitem__))
+    schema = compiled(
+        {"$ref": "#/components/schemas/Tree"}, SchemaDefinitions({"Tree": TREE, "Meta": META}.__getitem__)
+    )
     obj: dict[str, Any] = {}
     for _ in range(5000):
         obj = {"children": [obj]}

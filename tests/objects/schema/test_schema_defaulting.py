@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shoal.objects.schema import compile as compiled
+from shoal.objects.schema import compile_schema as compiled
 from tests.objects.schema.samples import object_with, resource
 
 NUMBERED = {"type": "object", "properties": {"z": {"type": "integer", "default": 3}}}

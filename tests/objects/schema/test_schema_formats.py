@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.objects.schema.formats import FORMATS, format_check, recognized
+from shoal.objects.schema.formats import FORMATS, format_check, is_recognized
 
 SAMPLES: dict[str, tuple[list[str], list[str]]] = {
     "bsonobjectid": (["507f1f77bcf86cd799439011"], ["x"]),
@@ -63,10 +63,10 @@ def test_every_format_has_samples() -> None:
 
 
 def test_which_formats_count_for_which_type() -> None:
-    assert recognized("date-time", "string")
-    assert recognized("datetime", "")
-    assert recognized("int32", "integer")
-    assert recognized("double", "number")
-    assert not recognized("int32", "string")
-    assert not recognized("uint8", "integer")
-    assert not recognized("date", "object")
+    assert is_recognized("date-time", "string")
+    assert is_recognized("datetime", "")
+    assert is_recognized("int32", "integer")
+    assert is_recognized("double", "number")
+    assert not is_recognized("int32", "string")
+    assert not is_recognized("uint8", "integer")
+    assert not is_recognized("date", "object")

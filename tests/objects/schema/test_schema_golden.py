@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from shoal.objects.schema import compile as compiled
+from shoal.objects.schema import compile_schema as compiled
 from tests.objects.schema.samples import object_with, resource
 
 CASES: list[dict[str, Any]] = orjson.loads((Path(__file__).parent / "golden.json").read_bytes())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shoal.objects.schema import compile as compiled
+from shoal.objects.schema import compile_schema as compiled
 from tests.objects.schema.samples import object_with, resource
 
 NAMED = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}
@@ -93,7 +93,7 @@ def test_nulls(field: dict[str, Any], given: Any, left: Any) -> None:
     compiled(resource(field)).prune(obj)
     assert obj == object_with(left)
     untouched = object_with(given)
-    compiled(resource(field)).prune(untouched, nulls=False)
+    compiled(resource(field)).prune(untouched, may_have_nulls=False)
     assert untouched == object_with(given)
 
 

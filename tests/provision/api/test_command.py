@@ -11,20 +11,28 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from shoal.assemble import provisioner as module
-from shoal.assemble.controllers import NotServed, served
-from shoal.assemble.loops import controllers
-from shoal.assemble.provisioner import NoCluster, OfShoal, Provisioner, Settings, Wanted, install, refuse_shoal
-from shoal.assemble.server import ApiServer, ServerSettings, administrator
-from shoal.capi.resources import CLUSTERS
+from shoal.assemble.commands import provisioner as module
+from shoal.assemble.commands.controllers import NotServed, wait_until_served
+from shoal.assemble.commands.provisioner import (
+    ClusterNotFound,
+    ProvisionedByShoal,
+    ProvisionerConfig,
+    ProvisionerProcess,
+    ProvisionerSettings,
+    install_missing_crds,
+    reject_shoal_servers,
+)
+from shoal.assemble.server.api_server import ApiServer, ApiServerSettings, admin_user
+from shoal.assemble.server.embedded_controllers import new_controllers
+from shoal.capi.informers import CLUSTERS
 from shoal.cli.provisioner import command
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import SystemClock
 from shoal.objects.errors import StatusError
-from shoal.provision.clusterapi.provider import DEPLOYMENTS
-from shoal.provision.loops import provision_loops
-from shoal.provision.view import CLAIMS, CLASSES, OVERLAYS, PODS, POOLS
-from shoal.runtime.lease import LEASES
+from shoal.provision.clusterapi.provider import MACHINE_DEPLOYMENTS
+from shoal.provision.controllers import new_provision_controllers
+from shoal.provision.state import NODE_CLAIMS, NODE_CLASSES, NODE_OVERLAYS, NODE_POOLS, PODS
+from shoal.runtime.leader_election import LEASES
 from shoal.store.sqlite import SqliteStore
 from tests.leases import Stale
 from tests.provision.hosted import cluster_objects, node_class, node_pool, pod, size_objects
@@ -32,12 +40,14 @@ from tests.serving import HANG
 
 KINDS = {
     "Cluster": CLUSTERS,
-    "MachineDeployment": DEPLOYMENTS,
-    "EmbeddedCluster": Kind("infrastructure.cluster.x-k8s.io", "v1alpha1", "embeddedclusters"),
-    "EmbeddedMachineTemplate": Kind("infrastructure.cluster.x-k8s.io", "v1alpha1", "embeddedmachinetemplates"),
+    "MachineDeployment": MACHINE_DEPLOYMENTS,
+    "EmbeddedCluster": GroupVersionResource("infrastructure.cluster.x-k8s.io", "v1alpha1", "embeddedclusters"),
+    "EmbeddedMachineTemplate": GroupVersionResource(
+        "infrastructure.cluster.x-k8s.io", "v1alpha1", "embeddedmachinetemplates"
+    ),
 }
-DEFINITIONS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
-EAST = Wanted("default", "east", Settings(idle=0.01, longest=0.1))
+DEFINITIONS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+EAST = ProvisionerConfig("default", "east", ProvisionerSettings(batch_idle_seconds=0.01, batch_max_seconds=0.1))
 
 
 @dataclass
@@ -61,12 +71,12 @@ class World:
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     store = await SqliteStore.open(tmp_path)
-    settings = ServerSettings(directory=tmp_path / "pki", tokens={"loops": administrator("system:shoal:loops")})
+    settings = ApiServerSettings(directory=tmp_path / "pki", tokens={"loops": admin_user("system:shoal:loops")})
     server = await ApiServer.start(settings, store)
     world, clock = World(server), SystemClock()
     root = world.client("root")
-    bought = {each.name for each in provision_loops(root, clock)}
-    others = [each for each in controllers(root, clock, server.authority, "https://x") if each.name not in bought]
+    bought = {each.name for each in new_provision_controllers(root, clock)}
+    others = [each for each in new_controllers(root, clock, server.authority, "https://x") if each.name not in bought]
     tasks = [asyncio.create_task(each.run()) for each in others]
     yield world
     for task in tasks:
@@ -81,23 +91,25 @@ async def test_one_of_two_processes_buys(world: World) -> None:
     root, hosted = world.client("root"), world.client("default.east")
     for obj in [*cluster_objects("east"), *size_objects("east", "small")]:
         await root.create(KINDS[obj["kind"]], obj, "default")
-    await world.eventually(lambda: hosted.get(Kind("", "v1", "namespaces", namespaced=False), "kube-system"))
-    first = await Provisioner.start(world.client("default.east"), world.client("root"), EAST)
+    await world.eventually(
+        lambda: hosted.get(GroupVersionResource("", "v1", "namespaces", namespaced=False), "kube-system")
+    )
+    first = await ProvisionerProcess.start(world.client("default.east"), world.client("root"), EAST)
     assert first.lease is not None
-    await world.eventually(lambda: _true(first.lease is not None and first.lease.holds))
-    second = await Provisioner.start(world.client("default.east"), world.client("root"), EAST)
-    await hosted.create(CLASSES, node_class())
-    await hosted.create(POOLS, node_pool(disruption={"consolidateAfter": "Never"}))
+    await world.eventually(lambda: _true(first.lease is not None and first.lease.is_leader))
+    second = await ProvisionerProcess.start(world.client("default.east"), world.client("root"), EAST)
+    await hosted.create(NODE_CLASSES, node_class())
+    await hosted.create(NODE_POOLS, node_pool(disruption={"consolidateAfter": "Never"}))
     await hosted.create(PODS, pod("one", "1500m"), "default")
 
     async def running() -> bool:
         return ((await hosted.get(PODS, "one", "default")).get("status") or {}).get("phase") == "Running"
 
     await world.eventually(running)
-    claims, _ = await hosted.list_all(CLAIMS)
+    claims, _ = await hosted.list_all(NODE_CLAIMS)
     assert len(claims) == 1
     assert second.lease is not None
-    assert not second.lease.holds
+    assert not second.lease.is_leader
     await second.stop()
     await first.stop()
     lease = await hosted.get(LEASES, "shoal-provisioner", "kube-system")
@@ -108,22 +120,24 @@ async def test_one_of_two_processes_buys(world: World) -> None:
 async def test_who_was_paused_buys_nothing_until_it_holds_the_lease(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "Lease", Stale)
+    monkeypatch.setattr(module, "LeaderElector", Stale)
     root, hosted = world.client("root"), world.client("default.east")
     for obj in [*cluster_objects("east"), *size_objects("east", "small")]:
         await root.create(KINDS[obj["kind"]], obj, "default")
-    await world.eventually(lambda: hosted.get(Kind("", "v1", "namespaces", namespaced=False), "kube-system"))
-    await hosted.create(CLASSES, node_class())
-    await hosted.create(POOLS, node_pool(disruption={"consolidateAfter": "Never"}))
+    await world.eventually(
+        lambda: hosted.get(GroupVersionResource("", "v1", "namespaces", namespaced=False), "kube-system")
+    )
+    await hosted.create(NODE_CLASSES, node_class())
+    await hosted.create(NODE_POOLS, node_pool(disruption={"consolidateAfter": "Never"}))
     await hosted.create(PODS, pod("one", "1500m"), "default")
-    paused = await Provisioner.start(world.client("default.east"), world.client("root"), EAST)
+    paused = await ProvisionerProcess.start(world.client("default.east"), world.client("root"), EAST)
     await world.eventually(lambda: _true(Stale.looks > 5))
-    assert (await hosted.list_all(CLAIMS))[0] == []
-    assert "status" not in await hosted.get(POOLS, "default")
+    assert (await hosted.list_all(NODE_CLAIMS))[0] == []
+    assert "status" not in await hosted.get(NODE_POOLS, "default")
     Stale.valid = True
 
     async def bought() -> bool:
-        return len((await hosted.list_all(CLAIMS))[0]) == 1
+        return len((await hosted.list_all(NODE_CLAIMS))[0]) == 1
 
     await world.eventually(bought)
     await paused.stop()
@@ -137,20 +151,20 @@ async def _true(found: bool) -> bool:
 async def test_what_is_missing_is_named(world: World) -> None:
     root = world.client("root")
     with pytest.raises(NotServed, match=r"does not serve nodepools\.karpenter\.sh/v1"):
-        await Provisioner.start(root, root, EAST)
-    with pytest.raises(OfShoal):
-        await refuse_shoal(root)
-    await install(root)
-    for kind in (POOLS, CLAIMS, CLASSES, OVERLAYS):
-        await served(root, kind, SystemClock())
+        await ProvisionerProcess.start(root, root, EAST)
+    with pytest.raises(ProvisionedByShoal):
+        await reject_shoal_servers(root)
+    await install_missing_crds(root)
+    for kind in (NODE_POOLS, NODE_CLAIMS, NODE_CLASSES, NODE_OVERLAYS):
+        await wait_until_served(root, kind, SystemClock())
     before, _ = await root.list_all(DEFINITIONS)
-    await install(root)
+    await install_missing_crds(root)
     after, _ = await root.list_all(DEFINITIONS)
     assert {each["metadata"]["name"]: each["spec"] for each in before} == {
         each["metadata"]["name"]: each["spec"] for each in after
     }
-    with pytest.raises(NoCluster, match=r"there is no Cluster default/east where the Machines are"):
-        await Provisioner.start(root, root, EAST)
+    with pytest.raises(ClusterNotFound, match=r"there is no Cluster default/east where the Machines are"):
+        await ProvisionerProcess.start(root, root, EAST)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from shoal.kinds.karpenter import CLAIMED_BY_UID, annotation, is_going
-from shoal.provision.clusterapi.provider import ClusterAPI
-from shoal.provision.clusterapi.stock import MACHINES
-from shoal.provision.view import CLAIMS, CLASSES
+from shoal.kinds.karpenter.karpenter import NODE_CLAIM_UID_ANNOTATION, annotation_of, is_deleting
+from shoal.provision.clusterapi.machine_state import MACHINES
+from shoal.provision.clusterapi.provider import ClusterAPIProvider
+from shoal.provision.state import NODE_CLAIMS, NODE_CLASSES
 from tests.controlplane.world import World
 from tests.provision import contract
 from tests.provision.clusterapi.yard import TEMPLATES, Yard, bare_class, bare_template, yard
@@ -26,7 +26,7 @@ class Deployments:
         self.yard, self.cluster = here, here.cluster
 
     @property
-    def provider(self) -> ClusterAPI:
+    def provider(self) -> ClusterAPIProvider:
         return self.yard.provider
 
     def node_class(self) -> Object:
@@ -36,7 +36,7 @@ class Deployments:
         return await self.yard.claim(name, *types, cpu=cpu, of=of)
 
     async def now(self, claim: Object) -> Object:
-        return await self.yard.hosted.get(CLAIMS, claim["metadata"]["name"])
+        return await self.yard.hosted.get(NODE_CLAIMS, claim["metadata"]["name"])
 
     async def turn(self) -> None:
         await self.yard.machines_act()
@@ -47,12 +47,14 @@ class Deployments:
         await self.yard.synced()
 
     async def machines(self) -> int:
-        return len([each for each in await self.yard.machines() if not is_going(each)])
+        return len([each for each in await self.yard.machines() if not is_deleting(each)])
 
     async def outdate(self, claim: Object) -> None:
         """As Cluster API says of a Machine whose template has changed."""
         (machine,) = [
-            each for each in await self.yard.machines() if annotation(each, CLAIMED_BY_UID) == claim["metadata"]["uid"]
+            each
+            for each in await self.yard.machines()
+            if annotation_of(each, NODE_CLAIM_UID_ANNOTATION) == claim["metadata"]["uid"]
         ]
         condition = {
             "type": "UpToDate",
@@ -62,7 +64,7 @@ class Deployments:
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }
         patch = {"status": {"conditions": [condition]}}
-        await self.yard.root.merge(MACHINES, machine["metadata"]["name"], patch, self.yard.namespace, "status")
+        await self.yard.root.merge_patch(MACHINES, machine["metadata"]["name"], patch, self.yard.namespace, "status")
 
 
 class Ownerless(Deployments):
@@ -76,7 +78,7 @@ class Ownerless(Deployments):
 
     async def outdate(self, claim: Object) -> None:
         patch = {"spec": {"template": {"spec": {"startupDelay": "1s"}}}}
-        await self.yard.root.merge(TEMPLATES, "bare", patch, self.yard.namespace)
+        await self.yard.root.merge_patch(TEMPLATES, "bare", patch, self.yard.namespace)
 
 
 def two_sizes() -> Object:
@@ -92,7 +94,7 @@ def two_sizes() -> Object:
 async def stage(request: pytest.FixtureRequest, given: World) -> AsyncIterator[Deployments]:
     async with yard(given, "small", "medium") as here:
         await here.root.create(TEMPLATES, bare_template("large"), here.namespace)
-        await here.hosted.create(CLASSES, two_sizes())
+        await here.hosted.create(NODE_CLASSES, two_sizes())
         found: Deployments = request.param(here)
         await here.synced()
         yield found
@@ -128,11 +130,11 @@ class TestList(contract.List):
         odd_name = f"{stage.yard.namespace}/odd"
         for _ in range(contract.TURNS):
             found = {each.name: each for each in stage.provider.list(stage.cluster)}
-            if found.get(odd_name) is not None and found[odd_name].going:
+            if found.get(odd_name) is not None and found[odd_name].deleting:
                 break
             await stage.yard.pause()
         assert {each.provider_id for each in found.values()} == {made.provider_id, ""}
-        assert found[odd_name].going, "its NodeClaim is gone: it is on its way out"
+        assert found[odd_name].deleting, "its NodeClaim is gone: it is on its way out"
 
 
 class TestGetInstanceTypes(contract.GetInstanceTypes):

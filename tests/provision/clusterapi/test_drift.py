@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from shoal.provision.clusterapi.drift import of_deployment, of_template
-from shoal.provision.clusterapi.ownerless import fingerprint
+from shoal.provision.clusterapi.drift import deployment_drift, template_drift
+from shoal.provision.clusterapi.standalone_machine import template_hash
+from tests.provision.clusterapi.test_offerings import deployment
 from tests.provision.clusterapi.yard import bare_class, bare_template
 from tests.provision.hosted import node_class
-from tests.provision.test_offers import deployment
 
 Object = dict[str, Any]
 
@@ -44,33 +44,35 @@ SETS = [machine_set("new", "10"), machine_set("old", "9")]
     ],
 )
 def test_its_own_word_counts_before_the_hash_of_the_newest_set(found: Object, reason: str) -> None:
-    assert of_deployment(found, deployment(), SETS, node_class()) == reason
+    assert deployment_drift(found, deployment(), SETS, node_class()) == reason
 
 
 def test_without_any_set_nothing_is_known() -> None:
-    assert of_deployment(machine("old"), deployment(), [], node_class()) == ""
+    assert deployment_drift(machine("old"), deployment(), [], node_class()) == ""
 
 
 def test_its_deployment_is_gone_or_not_selected_any_more() -> None:
-    assert of_deployment(machine(), None, [], node_class()) == "MachineDeploymentGone"
+    assert deployment_drift(machine(), None, [], node_class()) == "MachineDeploymentGone"
     other = node_class(selector={"matchLabels": {"size": "large"}})
-    assert of_deployment(machine(), deployment(), SETS, other) == "MachineDeploymentNotSelected"
-    assert of_deployment(machine(), deployment(), SETS, None) == "", "without its class nobody can say"
+    assert deployment_drift(machine(), deployment(), SETS, other) == "MachineDeploymentNotSelected"
+    assert deployment_drift(machine(), deployment(), SETS, None) == "", "without its class nobody can say"
 
 
 def test_what_it_was_made_from_has_changed() -> None:
     (entry,) = bare_class()["spec"]["machineTemplates"]
     template = bare_template()
-    before = fingerprint(entry, template, None)
-    assert of_template(before, fingerprint(entry, template, None)) == ""
-    assert of_template(before, None) == "MachineTemplateGone"
+    before = template_hash(entry, template, None)
+    assert template_drift(before, template_hash(entry, template, None)) == ""
+    assert template_drift(before, None) == "MachineTemplateGone"
     for other in (
-        fingerprint({**entry, "version": "v1.36.0"}, template, None),
-        fingerprint({**entry, "failureDomain": "z"}, template, None),
-        fingerprint({**entry, "infrastructureRef": {**entry["infrastructureRef"], "name": "x"}}, template, None),
-        fingerprint(entry, bare_template(startupDelay="1s"), None),
-        fingerprint(entry, template, bare_template()),
+        template_hash({**entry, "version": "v1.36.0"}, template, None),
+        template_hash({**entry, "failureDomain": "z"}, template, None),
+        template_hash({**entry, "infrastructureRef": {**entry["infrastructureRef"], "name": "x"}}, template, None),
+        template_hash(entry, bare_template(startupDelay="1s"), None),
+        template_hash(entry, template, bare_template()),
     ):
-        assert of_template(before, other) == "MachineTemplateChanged"
+        assert template_drift(before, other) == "MachineTemplateChanged"
     said = {**entry, "price": "9", "labels": {"a": "b"}, "limit": 3, "capacity": {"cpu": "1"}}
-    assert of_template(before, fingerprint(said, template, None)) == "", "what is only said of it changes no machine"
+    assert template_drift(before, template_hash(said, template, None)) == "", (
+        "what is only said of it changes no machine"
+    )

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from shoal.kinds.karpenter import CLAIMED_BY, annotation
+from shoal.kinds.karpenter.karpenter import NODE_CLAIM_ANNOTATION, annotation_of
 from shoal.objects.conditions import condition_is
-from shoal.provision.clusterapi.provider import DEPLOYMENTS, MACHINES
-from shoal.provision.view import POOLS
+from shoal.provision.clusterapi.provider import MACHINE_DEPLOYMENTS, MACHINES
+from shoal.provision.state import NODE_POOLS
 from tests.provision.clusterapi.yard import TEMPLATES
 from tests.provision.disruption.stage import DEPLOYMENTS as WORKLOADS
 from tests.provision.disruption.stage import stage
@@ -26,7 +26,7 @@ Object = dict[str, Any]
 async def test_a_new_template_replaces_machines_one_by_one_and_no_other_is_lost(tmp_path: Path) -> None:
     async with stage(tmp_path, ("small",)) as found:
         on_delete = {"spec": {"rollout": {"strategy": {"type": "OnDelete"}}}}
-        await found.root.merge(DEPLOYMENTS, "east-small", on_delete, "default")
+        await found.root.merge_patch(MACHINE_DEPLOYMENTS, "east-small", on_delete, "default")
         held = [{"nodes": "100%"}, {"nodes": "0", "reasons": ["Drifted", "Underutilized"]}]
         await found.pool(disruption={"consolidateAfter": "0s", "budgets": held})
         for number in range(2):
@@ -47,7 +47,7 @@ async def test_a_new_template_replaces_machines_one_by_one_and_no_other_is_lost(
         await found.root.create(TEMPLATES, template, "default")
         reference = {"apiGroup": TEMPLATES.group, "kind": "EmbeddedMachineTemplate", "name": "newer"}
         patch = {"spec": {"template": {"spec": {"infrastructureRef": reference}}}}
-        await found.root.merge(DEPLOYMENTS, "east-small", patch, "default")
+        await found.root.merge_patch(MACHINE_DEPLOYMENTS, "east-small", patch, "default")
 
         await found.hosted.create(WORKLOADS, deployment("passing", 1, "1500m"), "default")
         await found.running(3)
@@ -56,19 +56,19 @@ async def test_a_new_template_replaces_machines_one_by_one_and_no_other_is_lost(
 
         async def passed() -> bool:
             machines, _ = await found.root.list_all(MACHINES, "default")
-            unclaimed = [each for each in machines if not annotation(each, CLAIMED_BY)]
+            unclaimed = [each for each in machines if not annotation_of(each, NODE_CLAIM_ANNOTATION)]
             return len(await found.claims()) == 2 and len(machines) == 3 and len(unclaimed) == 1
 
         await found.until(passed)
         assert {each["metadata"]["name"] for each in await found.claims()} == old, "only the new one went"
         one_by_one = {"spec": {"disruption": {"budgets": [{"nodes": "1"}]}}}
-        await found.hosted.merge(POOLS, "default", one_by_one)
+        await found.hosted.merge_patch(NODE_POOLS, "default", one_by_one)
 
         async def rolled() -> bool:
             nodes, claims = await found.nodes(), await found.claims()
             fresh = [each for each in nodes if each["metadata"]["labels"].get("generation") == "newer"]
             machines, _ = await found.root.list_all(MACHINES, "default")
-            replicas = (await found.root.get(DEPLOYMENTS, "east-small", "default"))["spec"]["replicas"]
+            replicas = (await found.root.get(MACHINE_DEPLOYMENTS, "east-small", "default"))["spec"]["replicas"]
             names = {each["metadata"]["name"] for each in claims}
             return (len(fresh), len(nodes), len(claims), len(machines), replicas) == (2,) * 5 and not names & old
 

@@ -15,16 +15,16 @@ from typing import Any
 
 import orjson
 
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import Transport, Unreachable
-from shoal.kinds.karpenter import CLAIMED_BY_UID, MACHINE, annotation, is_going
+from shoal.kinds.karpenter.karpenter import MACHINE_ANNOTATION, NODE_CLAIM_UID_ANNOTATION, annotation_of, is_deleting
 from shoal.objects.errors import AlreadyExists, Conflict, NotFound, StatusError
-from shoal.provision.cloudprovider import InsufficientCapacity, NodeClaimNotFound, ProviderError
-from shoal.provision.clusterapi.provider import ClusterAPI
-from shoal.provision.clusterapi.settling import Settling
-from shoal.provision.clusterapi.stock import DEPLOYMENTS, MACHINES
-from shoal.provision.homes import StoreHomes
-from shoal.provision.view import CLAIMS, CLASSES, View
+from shoal.provision.cloudprovider.types import InsufficientCapacity, NodeClaimNotFound, ProviderError
+from shoal.provision.clusterapi.machine_assignment import MachineAssigner
+from shoal.provision.clusterapi.machine_state import MACHINE_DEPLOYMENTS, MACHINES
+from shoal.provision.clusterapi.provider import ClusterAPIProvider
+from shoal.provision.management import StoreResolver
+from shoal.provision.state import NODE_CLAIMS, NODE_CLASSES, ClusterState
 from tests.controlplane.world import World
 from tests.provision.hosted import MEMBER, node_class, size_objects
 from tests.transports import Passing
@@ -32,10 +32,10 @@ from tests.transports import Passing
 Object = dict[str, Any]
 Late = Callable[[], Awaitable[Any]]
 
-TEMPLATES = Kind("infrastructure.cluster.x-k8s.io", "v1alpha1", "embeddedmachinetemplates")
-INFRASTRUCTURE = Kind("infrastructure.cluster.x-k8s.io", "v1alpha1", "embeddedmachines")
+TEMPLATES = GroupVersionResource("infrastructure.cluster.x-k8s.io", "v1alpha1", "embeddedmachinetemplates")
+INFRASTRUCTURE = GroupVersionResource("infrastructure.cluster.x-k8s.io", "v1alpha1", "embeddedmachines")
 MARK, FINALIZER = "cluster.x-k8s.io/delete-machine", "machine.cluster.x-k8s.io"
-NAMESPACES = Kind("", "v1", "namespaces", namespaced=False)
+NAMESPACES = GroupVersionResource("", "v1", "namespaces", namespaced=False)
 TURNS = 3000
 _yards = itertools.count(1)
 
@@ -83,10 +83,10 @@ class Process:
 
     def __init__(self, given: World, wire: Wire) -> None:
         self.wire = wire
-        homes = StoreHomes(Client(wire, "admin", cluster="root"))
-        self.view = View(homes, given.clock)
-        self.provider = ClusterAPI(homes, self.view, given.clock)
-        settling = Settling(self.provider, homes, self.view, given.clock).loop
+        homes = StoreResolver(Client(wire, "admin", cluster="root"))
+        self.view = ClusterState(homes, given.clock)
+        self.provider = ClusterAPIProvider(homes, self.view, given.clock)
+        settling = MachineAssigner(self.provider, homes, self.view, given.clock).controller
         self._tasks = [asyncio.create_task(run()) for run in (self.view.run, settling.run)]
 
     async def stop(self) -> None:
@@ -98,7 +98,7 @@ class Process:
 class Yard:
     def __init__(self, given: World, namespace: str, seed: int = 0) -> None:
         self.namespace, self.cluster = namespace, f"{namespace}.east"
-        self.world, self.root, self.hosted = given, given.client, given.client.at(self.cluster)
+        self.world, self.root, self.hosted = given, given.client, given.client.in_cluster(self.cluster)
         self.dice = random.Random(seed)
         self.slowness = 0.0
         """How likely it is that a Machine has no providerID after a turn."""
@@ -108,7 +108,7 @@ class Yard:
         self._numbers = 0
 
     @property
-    def provider(self) -> ClusterAPI:
+    def provider(self) -> ClusterAPIProvider:
         return self.process.provider
 
     def start(self, writes: int | None = None, conflicts: float = 0.0) -> Process:
@@ -135,7 +135,7 @@ class Yard:
 
     async def synced(self) -> None:
         for _ in range(TURNS):
-            if self.provider.synced:
+            if self.provider.has_synced:
                 return
             await self.pause()
         raise AssertionError("the provider does not get to know what there is")
@@ -151,17 +151,17 @@ class Yard:
         return (await self.root.list_all(MACHINES, self.namespace))[0]
 
     async def claims(self) -> list[Object]:
-        return (await self.hosted.list_all(CLAIMS))[0]
+        return (await self.hosted.list_all(NODE_CLAIMS))[0]
 
     async def replicas(self) -> dict[str, int]:
-        found, _ = await self.root.list_all(DEPLOYMENTS, self.namespace)
+        found, _ = await self.root.list_all(MACHINE_DEPLOYMENTS, self.namespace)
         return {each["metadata"]["name"]: each["spec"]["replicas"] for each in found}
 
     async def state(self) -> Object:
         infrastructure, _ = await self.root.list_all(INFRASTRUCTURE, self.namespace)
         return {
-            "claims": [(each["metadata"]["name"], is_going(each), _said(each)) for each in await self.claims()],
-            "machines": [(each["metadata"]["name"], is_going(each), _said(each)) for each in await self.machines()],
+            "claims": [(each["metadata"]["name"], is_deleting(each), _said(each)) for each in await self.claims()],
+            "machines": [(each["metadata"]["name"], is_deleting(each), _said(each)) for each in await self.machines()],
             "infrastructure": [each["metadata"]["name"] for each in infrastructure],
             "replicas": await self.replicas(),
         }
@@ -176,7 +176,7 @@ class Yard:
         }
         metadata = {"name": name, "finalizers": ["karpenter.sh/termination"]}
         body = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": metadata, "spec": spec}
-        return await self.hosted.create(CLAIMS, body)
+        return await self.hosted.create(NODE_CLAIMS, body)
 
     async def claims_act(self) -> None:
         """As the life cycle of NodeClaims does, with a memory of nothing."""
@@ -187,15 +187,15 @@ class Yard:
     async def _advance(self, claim: Object) -> None:
         metadata = claim["metadata"]
         try:
-            if not is_going(claim):
+            if not is_deleting(claim):
                 await self.provider.create(self.cluster, claim)
                 return
             await self.provider.delete(self.cluster, claim)
         except InsufficientCapacity:
-            await self.hosted.delete(CLAIMS, metadata["name"], uid=metadata["uid"])
+            await self.hosted.delete(NODE_CLAIMS, metadata["name"], uid=metadata["uid"])
         except NodeClaimNotFound:
             patch = {"metadata": {"uid": metadata["uid"], "finalizers": None}}
-            await self.hosted.merge(CLAIMS, metadata["name"], patch)
+            await self.hosted.merge_patch(NODE_CLAIMS, metadata["name"], patch)
         except ProviderError:
             return
 
@@ -204,7 +204,7 @@ class Yard:
         for machine in machines:
             with suppress(NotFound, Conflict):
                 await self._start_or_end(machine)
-        deployments, _ = await self.root.list_all(DEPLOYMENTS, self.namespace)
+        deployments, _ = await self.root.list_all(MACHINE_DEPLOYMENTS, self.namespace)
         for deployment in deployments:
             await self._scale(deployment, machines)
         await self._collect()
@@ -219,7 +219,7 @@ class Yard:
 
     async def _start_or_end(self, machine: Object) -> None:
         metadata, name = machine["metadata"], machine["metadata"]["name"]
-        if is_going(machine):
+        if is_deleting(machine):
             with suppress(NotFound):
                 await self.root.delete(INFRASTRUCTURE, name, self.namespace)
             await self._patch(machine, {"metadata": {"finalizers": None}})
@@ -234,18 +234,20 @@ class Yard:
     async def _scale(self, deployment: Object, machines: list[Object]) -> None:
         name = deployment["metadata"]["name"]
         here = [each for each in machines if _deployment(each) == name]
-        staying = [each for each in here if not is_going(each)]
+        staying = [each for each in here if not is_deleting(each)]
         for _ in range(deployment["spec"]["replicas"] - len(here)):
             await self._grow(deployment)
         surplus = len(staying) - deployment["spec"]["replicas"]
         living = (
-            {each["metadata"]["uid"] for each in await self.claims() if not is_going(each)} if surplus > 0 else set()
+            {each["metadata"]["uid"] for each in await self.claims() if not is_deleting(each)} if surplus > 0 else set()
         )
         marked = [each for each in staying if MARK in (each["metadata"].get("annotations") or {})]
         others = [each for each in staying if each not in marked]
         self.dice.shuffle(others)
         for machine in [*marked, *others][: max(0, surplus)]:
-            assert machine in marked or annotation(machine, CLAIMED_BY_UID) not in living, "one in use is scaled away"
+            assert machine in marked or annotation_of(machine, NODE_CLAIM_UID_ANNOTATION) not in living, (
+                "one in use is scaled away"
+            )
             await self.root.delete(MACHINES, machine["metadata"]["name"], self.namespace)
 
     async def _grow(self, deployment: Object) -> None:
@@ -270,7 +272,9 @@ class Yard:
 
     async def _patch(self, machine: Object, patch: Object) -> None:
         metadata = {"resourceVersion": machine["metadata"]["resourceVersion"], **(patch.get("metadata") or {})}
-        await self.root.merge(MACHINES, machine["metadata"]["name"], {**patch, "metadata": metadata}, self.namespace)
+        await self.root.merge_patch(
+            MACHINES, machine["metadata"]["name"], {**patch, "metadata": metadata}, self.namespace
+        )
 
 
 @asynccontextmanager
@@ -282,10 +286,10 @@ async def yard(given: World, *sizes: str, seed: int = 0) -> AsyncIterator[Yard]:
     for size in sizes:
         template, deployment = size_objects("east", size)
         await given.client.create(TEMPLATES, template, namespace)
-        await given.client.create(DEPLOYMENTS, deployment, namespace)
+        await given.client.create(MACHINE_DEPLOYMENTS, deployment, namespace)
     await given.client.create(TEMPLATES, bare_template(), namespace)
-    await hosted.create(CLASSES, node_class())
-    await hosted.create(CLASSES, bare_class())
+    await hosted.create(NODE_CLASSES, node_class())
+    await hosted.create(NODE_CLASSES, bare_class())
     made = Yard(given, namespace, seed)
     try:
         yield made
@@ -315,6 +319,6 @@ def _deployment(machine: Object) -> str:
 
 
 def _said(obj: Object) -> Object:
-    kept = ("karpenter.sh/nodeclaim", MACHINE, MARK, "karpenter.cluster.x-k8s.io/machine-deployment")
+    kept = ("karpenter.sh/nodeclaim", MACHINE_ANNOTATION, MARK, "karpenter.cluster.x-k8s.io/machine-deployment")
     annotations = obj["metadata"].get("annotations") or {}
     return {key.rpartition("/")[2]: annotations[key] for key in kept if key in annotations}

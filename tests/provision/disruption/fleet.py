@@ -9,11 +9,18 @@ from typing import Any
 
 from shoal.clock import rfc3339
 from shoal.fit.resources import Resources, pod_requests, subtract_from
-from shoal.kinds.karpenter import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, POOL_LABEL, ZONE, template_spec
-from shoal.provision.cloudprovider import InstanceType
-from shoal.provision.disruption.model import Command, Snapshot, Standing
-from shoal.provision.disruption.prices import offerings, price_of
-from shoal.provision.simulation.model import NewClaim, Place, Pool, Question
+from shoal.kinds.karpenter.karpenter import (
+    CAPACITY_TYPE,
+    HOSTNAME,
+    INSTANCE_TYPE,
+    NODE_POOL_LABEL,
+    ZONE,
+    nodepool_template_spec,
+)
+from shoal.provision.cloudprovider.types import InstanceType
+from shoal.provision.disruption.model import Command, DisruptionSnapshot, StateNode
+from shoal.provision.disruption.prices import available_offerings, node_price
+from shoal.provision.simulation.model import ExistingNode, NewNodeClaim, NodePoolInput, SchedulingInput
 from tests.provision.catalogue import pool as pool_of
 
 Object = dict[str, Any]
@@ -48,7 +55,7 @@ class Node:
             INSTANCE_TYPE: self.kind.name,
             ZONE: self.zone,
             CAPACITY_TYPE: self.capacity_type,
-            POOL_LABEL: self.pool,
+            NODE_POOL_LABEL: self.pool,
             HOSTNAME: self.name,
         }
 
@@ -59,7 +66,7 @@ class Node:
             subtract_from(left, pod_requests(pod))
         return left
 
-    def standing(self) -> Standing:
+    def standing(self) -> StateNode:
         ready = [{"type": "Ready", "status": "True" if self.ready else "False"}]
         stamp: Object = {"deletionTimestamp": rfc3339(NOW)} if self.going else {}
         metadata = {"name": self.name, "uid": f"node-{self.name}", "labels": self.labels}
@@ -80,14 +87,16 @@ class Node:
             "spec": {"requirements": [], **self.spec},
             "status": {"providerID": f"p://{self.name}", "conditions": self.conditions},
         }
-        return Standing(node, claim, tuple(self.pods), self.nominated, self.busy)
+        return StateNode(node, claim, tuple(self.pods), self.nominated, self.busy)
 
-    def place(self, taints: Sequence[Object] = ()) -> Place:
-        return Place(self.name, "Node", self.labels, taints, self.free, pods=list(self.pods), claim=f"c-{self.name}")
+    def place(self, taints: Sequence[Object] = ()) -> ExistingNode:
+        return ExistingNode(
+            self.name, "Node", self.labels, taints, self.free, pods=list(self.pods), node_claim=f"c-{self.name}"
+        )
 
 
 class Fleet:
-    def __init__(self, *pools: Pool) -> None:
+    def __init__(self, *pools: NodePoolInput) -> None:
         self.pools = list(pools) or [pool_of(disruption=every())]
         self.nodes: list[Node] = []
         self.pending: list[Object] = []
@@ -103,18 +112,20 @@ class Fleet:
     def bind(self, pod: Object, node: Node) -> None:
         node.pods.append({**pod, "spec": {**pod["spec"], "nodeName": node.name}})
 
-    def snapshot(self, now: float = NOW) -> Snapshot:
-        taints = {pool.name: template_spec(pool.pool).get("taints") or () for pool in self.pools}
-        question = Question(
+    def snapshot(self, now: float = NOW) -> DisruptionSnapshot:
+        taints = {pool.name: nodepool_template_spec(pool.node_pool).get("taints") or () for pool in self.pools}
+        question = SchedulingInput(
             pods=list(self.pending),
-            places=[node.place(taints.get(node.pool, ())) for node in self.nodes if not (node.going or node.busy)],
-            pools=list(self.pools),
+            existing_nodes=[
+                node.place(taints.get(node.pool, ())) for node in self.nodes if not (node.going or node.busy)
+            ],
+            node_pools=list(self.pools),
         )
-        return Snapshot(question, tuple(node.standing() for node in self.nodes), tuple(self.pdbs), now)
+        return DisruptionSnapshot(question, tuple(node.standing() for node in self.nodes), tuple(self.pdbs), now)
 
     @property
     def cost(self) -> float:
-        return sum(price_of(self._kind(node), node.labels) for node in self.nodes)
+        return sum(node_price(self._kind(node), node.labels) for node in self.nodes)
 
     def priced(self, change: Callable[[InstanceType], float]) -> None:
         """Other prices from now on."""
@@ -136,7 +147,7 @@ class Fleet:
         waited = {pod["metadata"]["uid"] for pod in self.pending}
         moved = [pod for each in command.candidates for pod in each.pods]
         by_uid = {pod["metadata"]["uid"]: pod for pod in [*self.pending, *moved]}
-        for pod, _, name in command.plan.nominations:
+        for pod, _, name in command.results.nominations:
             self.bind(by_uid.pop(pod["metadata"]["uid"]), next(node for node in self.nodes if node.name == name))
         for claim in command.replacements:
             self._buy(claim, choose(claim.types), by_uid)
@@ -145,10 +156,10 @@ class Fleet:
         for node in self.nodes:
             assert all(amount >= 0 for amount in node.free.values()), f"{node.name} holds more than it has"
 
-    def _buy(self, claim: NewClaim, type_: str, by_uid: dict[str, Object]) -> None:
+    def _buy(self, claim: NewNodeClaim, type_: str, by_uid: dict[str, Object]) -> None:
         pool = next(pool for pool in self.pools if pool.name == claim.pool)
         kind = next(kind for kind in pool.types if kind.name == type_)
-        cheapest = min(offerings(kind, claim), key=lambda each: each.price)
+        cheapest = min(available_offerings(kind, claim), key=lambda each: each.price)
         pods = [by_uid.pop(pod["metadata"]["uid"]) for pod in claim.pods]
         self.add(kind, pods, pool=claim.pool, zone=cheapest.labels[ZONE], capacity_type=cheapest.labels[CAPACITY_TYPE])
 

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from zlib import crc32
 
-from shoal.controlplane.scheduler.home import Home
-from shoal.controlplane.scheduler.shape import Shapes
-from shoal.fit.resources import fits, pod_requests, quantities
+from shoal.controlplane.scheduler.cluster_scheduler import ClusterScheduler
+from shoal.controlplane.scheduler.equivalence import EquivalenceClasses
+from shoal.fit.resources import fits, pod_requests, to_quantities
 from shoal.provision.disruption.decide import decide
-from shoal.provision.disruption.model import Command, Settings
+from shoal.provision.disruption.model import Command, DisruptionSettings
 from shoal.provision.pods import largest_first
-from shoal.provision.simulation.model import Question
-from shoal.provision.simulation.rule import simulate
+from shoal.provision.simulation.model import SchedulingInput
+from shoal.provision.simulation.simulate import simulate
 from tests.provision.catalogue import kind, pod, pool
 from tests.provision.disruption.fleet import Fleet, Node, every
 
@@ -31,11 +31,15 @@ Shape = tuple[str, str]
 
 
 class Scheduled:
-    def __init__(self, budget: str = "20%", settings: Settings | None = None) -> None:
+    def __init__(self, budget: str = "20%", settings: DisruptionSettings | None = None) -> None:
         self.fleet = Fleet(pool(types=tuple(TYPES.values()), disruption=every(budget)))
         self.bought: list[str] = []
         """Types, of nodes that no command had asked for."""
-        self._settings, self._shapes, self._numbers = settings or Settings(), Shapes(), itertools.count(1)
+        self._settings, self._shapes, self._numbers = (
+            settings or DisruptionSettings(),
+            EquivalenceClasses(),
+            itertools.count(1),
+        )
 
     def scatter(self, replicas: Mapping[Shape, int], types: Iterable[str], seed: int) -> None:
         """What a large fleet looks like when most of its pods have left."""
@@ -65,24 +69,24 @@ class Scheduled:
             self._add(claim.types[0])
         left = self._schedule([self._anew(each) for each in largest_first(moved)])
         while left:
-            plan = simulate(Question(left, [node.place() for node in self.fleet.nodes], self.fleet.pools))
-            for claim in plan.claims:
+            plan = simulate(SchedulingInput(left, [node.place() for node in self.fleet.nodes], self.fleet.pools))
+            for claim in plan.new_node_claims:
                 self.bought.append(claim.types[0])
                 self._add(claim.types[0])
             left = self._schedule(left)
 
     def _schedule(self, pods: Iterable[Object]) -> list[Object]:
         """One after the other, as they come; those that are left."""
-        home = Home(self._shapes, lambda name: crc32(name.encode()))
+        home = ClusterScheduler(self._shapes, lambda name: crc32(name.encode()))
         nodes = {node.name: node for node in self.fleet.nodes}
         for node in nodes.values():
-            home.see_node(node.name, _object(node))
+            home.on_node(node.name, _object(node))
             for there in node.pods:
-                home.see_pod(("default", there["metadata"]["name"]), there)
+                home.on_pod(("default", there["metadata"]["name"]), there)
         left = []
         for each in pods:
-            home.see_pod(("default", each["metadata"]["name"]), each)
-            binds = [bind for bind in home.choose(1) if bind.pod.key[1] == each["metadata"]["name"]]
+            home.on_pod(("default", each["metadata"]["name"]), each)
+            binds = [bind for bind in home.schedule_pending(1) if bind.pod.key[1] == each["metadata"]["name"]]
             if binds:
                 self.fleet.bind(each, nodes[binds[0].node])
             else:
@@ -101,5 +105,5 @@ class Scheduled:
 
 
 def _object(node: Node) -> Object:
-    status = {"allocatable": quantities(node.kind.allocatable)}
+    status = {"allocatable": to_quantities(node.kind.allocatable)}
     return {"metadata": {"name": node.name, "labels": node.labels}, "spec": {}, "status": status}

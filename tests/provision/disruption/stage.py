@@ -8,21 +8,21 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import NotFound
-from shoal.provision.clusterapi.provider import DEPLOYMENTS as MACHINE_DEPLOYMENTS
-from shoal.provision.view import CLAIMS, CLASSES, NODES, PODS, POOLS
-from shoal.runtime.recorder import EVENTS
+from shoal.provision.clusterapi.provider import MACHINE_DEPLOYMENTS as MACHINE_DEPLOYMENTS
+from shoal.provision.state import NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, NODES, PODS
+from shoal.runtime.event_recorder import EVENTS
 from tests.controlplane.world import World, world
 from tests.provision.hosted import cluster_objects, node_class, node_pool, size_objects
-from tests.provision.test_crashes import KINDS
+from tests.provision.test_crash_recovery import KINDS
 
 Object = dict[str, Any]
 T = TypeVar("T")
 
-DEPLOYMENTS = Kind("apps", "v1", "deployments")
-PDBS = Kind("policy", "v1", "poddisruptionbudgets")
+DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
+PDBS = GroupVersionResource("policy", "v1", "poddisruptionbudgets")
 TYPE = "node.kubernetes.io/instance-type"
 STEP, LONG_STEP, PAUSE, LOOKS = 0.2, 1.0, 0.005, 20000
 """The clock goes much faster than work is done, and slow enough for heartbeats."""
@@ -31,7 +31,7 @@ STEP, LONG_STEP, PAUSE, LOOKS = 0.2, 1.0, 0.005, 20000
 class Stage:
     def __init__(self, given: World) -> None:
         self.given, self.root = given, given.client
-        self.hosted = given.client.at("default.east")
+        self.hosted = given.client.in_cluster("default.east")
         self.watched: list[Callable[[], Awaitable[None]]] = []
         """Looked at on every step: what must hold at all times."""
 
@@ -52,11 +52,11 @@ class Stage:
         await self.until(lambda: _true(self.given.clock.now() >= end), LONG_STEP)
 
     async def pool(self, **pool: Any) -> None:
-        await self.hosted.create(CLASSES, node_class())
-        await self.hosted.create(POOLS, node_pool(**pool))
+        await self.hosted.create(NODE_CLASSES, node_class())
+        await self.hosted.create(NODE_POOLS, node_pool(**pool))
 
     async def claims(self) -> list[Object]:
-        return (await self.hosted.list_all(CLAIMS))[0]
+        return (await self.hosted.list_all(NODE_CLAIMS))[0]
 
     async def types(self) -> list[str]:
         return sorted(each["metadata"]["labels"].get(TYPE, "") for each in await self.claims())
@@ -96,7 +96,7 @@ class Stage:
     async def price(self, size: str, price: str) -> None:
         annotations = {"cluster.x-k8s.io/machine-current-price": price}
         patch = {"metadata": {"annotations": annotations}}
-        await self.root.merge(MACHINE_DEPLOYMENTS, f"east-{size}", patch, "default")
+        await self.root.merge_patch(MACHINE_DEPLOYMENTS, f"east-{size}", patch, "default")
 
 
 async def _true(value: bool) -> bool:
@@ -118,7 +118,7 @@ async def stage(directory: Path, sizes: Iterable[str] = ("small", "medium", "lar
 
 async def _answers(client: Client) -> bool:
     try:
-        await client.get(Kind("", "v1", "namespaces", namespaced=False), "default")
+        await client.get(GroupVersionResource("", "v1", "namespaces", namespaced=False), "default")
     except NotFound:
         return False
     return True

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.provision.disruption.budgets import UNBOUNDED, allowed, allowed_by
+from shoal.provision.disruption.budgets import UNBOUNDED, allowed_disruptions, budget_limit
 from shoal.provision.disruption.decide import decide
-from shoal.provision.disruption.emptiness import empty
-from shoal.provision.disruption.model import Settings
+from shoal.provision.disruption.emptiness import decide_emptiness
+from shoal.provision.disruption.model import DisruptionSettings
 from shoal.provision.settings import KARPENTER
 from tests.provision.catalogue import LARGE, MEDIUM, SMALL, pod, pool
 from tests.provision.disruption.fleet import NOW, Fleet, every
@@ -33,12 +33,12 @@ def at(text: str) -> float:
 
 
 def pool_with(*budgets: dict[str, Any]) -> dict[str, Any]:
-    return pool(disruption={"consolidateAfter": "0s", "budgets": list(budgets)}).pool
+    return pool(disruption={"consolidateAfter": "0s", "budgets": list(budgets)}).node_pool
 
 
 @pytest.mark.parametrize(("reason", "wanted"), [("Empty", 4), ("Drifted", 5), ("Underutilized", 10)])
 def test_the_tightest_budget_for_the_reason_holds(reason: str, wanted: int) -> None:
-    assert allowed_by(pool_with(*MANY), 100, reason, NOW) == wanted
+    assert budget_limit(pool_with(*MANY), 100, reason, NOW) == wanted
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_the_tightest_budget_for_the_reason_holds(reason: str, wanted: int) -> N
     [("10%", 5, 1), ("10%", 10, 1), ("10%", 11, 2), ("0", 9, 0), ("0%", 9, 0), ("3", 9, 3), ("some", 9, 0), ("", 9, 0)],
 )
 def test_shares_are_rounded_up_and_what_cannot_be_read_allows_nothing(nodes: str, total: int, wanted: int) -> None:
-    assert allowed_by(pool_with({"nodes": nodes}), total, "Empty", NOW) == wanted
+    assert budget_limit(pool_with({"nodes": nodes}), total, "Empty", NOW) == wanted
 
 
 def test_without_a_word_a_tenth_may_go() -> None:
-    spoken = pool().pool
+    spoken = pool().node_pool
     spoken["spec"]["disruption"] = {"consolidateAfter": "0s"}
-    assert allowed_by(spoken, 30, "Empty", NOW) == 3
-    assert allowed_by(pool_with(), 30, "Empty", NOW) == UNBOUNDED, "no budget at all is no limit"
+    assert budget_limit(spoken, 30, "Empty", NOW) == 3
+    assert budget_limit(pool_with(), 30, "Empty", NOW) == UNBOUNDED, "no budget at all is no limit"
 
 
 @pytest.mark.parametrize(
@@ -68,20 +68,20 @@ def test_without_a_word_a_tenth_may_go() -> None:
 )
 def test_a_budget_holds_from_its_schedule_for_its_duration(now: str, held: bool) -> None:
     office = pool_with({"nodes": "0", "schedule": "0 9 * * mon-fri", "duration": "8h"})
-    assert allowed_by(office, 10, "Empty", at(now)) == (0 if held else UNBOUNDED)
+    assert budget_limit(office, 10, "Empty", at(now)) == (0 if held else UNBOUNDED)
 
 
 @pytest.mark.parametrize("schedule", ["", "9 * *", "@sometimes"])
 def test_a_schedule_that_cannot_be_read_allows_nothing(schedule: str) -> None:
-    assert allowed_by(pool_with({"nodes": "5", "schedule": schedule, "duration": "8h"}), 10, "Empty", NOW) == 0
-    assert allowed_by(pool_with({"nodes": "5", "schedule": "@daily"}), 10, "Empty", NOW) == 0
+    assert budget_limit(pool_with({"nodes": "5", "schedule": schedule, "duration": "8h"}), 10, "Empty", NOW) == 0
+    assert budget_limit(pool_with({"nodes": "5", "schedule": "@daily"}), 10, "Empty", NOW) == 0
 
 
 def test_nodes_that_are_going_or_not_ready_were_counted() -> None:
     fleet = Fleet(pool(disruption=every("50%")))
     for number in range(10):
         fleet.add(SMALL, ready=number != 0, going=number == 1, busy=number == 2)
-    assert allowed(fleet.snapshot(), "Empty") == {"default": 2}
+    assert allowed_disruptions(fleet.snapshot(), "Empty") == {"default": 2}
 
 
 @pytest.mark.parametrize(("nodes", "left"), [("30%", 7), ("0%", 10), ("100%", 0)])
@@ -89,9 +89,9 @@ def test_empty_nodes_go_as_far_as_the_budget_allows(nodes: str, left: int) -> No
     fleet = Fleet(pool(disruption=every(nodes)))
     for _ in range(10):
         fleet.add(SMALL)
-    found = empty(fleet.snapshot())
+    found = decide_emptiness(fleet.snapshot())
     assert len(found.command.candidates if found.command else ()) == 10 - left
-    assert found.limited == (left > 0)
+    assert found.budget_limited == (left > 0)
 
 
 def test_every_pool_has_budgets_of_its_own() -> None:
@@ -99,7 +99,7 @@ def test_every_pool_has_budgets_of_its_own() -> None:
     for each in fleet.pools:
         for _ in range(3):
             fleet.add(SMALL, pool=each.name)
-    command = empty(fleet.snapshot()).command
+    command = decide_emptiness(fleet.snapshot()).command
     assert command is not None
     by_pool = [each.pool.name for each in command.candidates]
     assert {name: by_pool.count(name) for name in by_pool} == {f"p{number}": 2 for number in range(10)}
@@ -122,7 +122,7 @@ def test_no_decision_takes_more_than_a_budget_allows(
         if drifted:
             node.conditions = [*node.conditions, {"type": "Drifted", "status": "True", "lastTransitionTime": "x"}]
     snapshot = fleet.snapshot()
-    command = decide(snapshot, Settings(planner=KARPENTER)).command
+    command = decide(snapshot, DisruptionSettings(planner=KARPENTER)).command
     if command is not None:
-        may = allowed(snapshot, command.reason)["default"]
+        may = allowed_disruptions(snapshot, command.reason)["default"]
         assert 0 < len(command.candidates) <= may

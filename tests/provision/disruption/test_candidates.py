@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from shoal.clock import rfc3339
-from shoal.provision.disruption.candidates import candidates, may_be_consolidated, may_go_empty
-from shoal.provision.disruption.evicting import cost, is_kept
+from shoal.provision.disruption.candidates import candidates, consolidation_eligibility, is_removable_empty
+from shoal.provision.disruption.evictability import eviction_cost, has_do_not_disrupt
 from tests.provision.catalogue import SMALL, pod, pool
 from tests.provision.disruption.fleet import NOW, Fleet, conditions, every, pdb
 
@@ -53,7 +53,7 @@ def test_a_node_that_may_not_go(changed: dict[str, Any]) -> None:
     ],
 )
 def test_a_pod_is_kept_for_good_or_for_a_while(value: str, started: float | None, kept: bool) -> None:
-    assert is_kept(annotated(value, started), NOW) == kept
+    assert has_do_not_disrupt(annotated(value, started), NOW) == kept
 
 
 def test_a_kept_pod_keeps_its_node_but_not_from_drift_that_ends_in_time() -> None:
@@ -103,7 +103,7 @@ def test_an_unhealthy_pod_may_go_where_its_budget_says_so() -> None:
 def test_what_an_eviction_costs(annotation: str, priority: int, wanted: float) -> None:
     found = pod(priority=priority)
     found["metadata"]["annotations"] = {"controller.kubernetes.io/pod-deletion-cost": annotation}
-    assert cost(found) == pytest.approx(wanted)
+    assert eviction_cost(found) == pytest.approx(wanted)
 
 
 def test_pods_of_the_node_and_ended_ones_leave_it_empty() -> None:
@@ -115,7 +115,7 @@ def test_pods_of_the_node_and_ended_ones_leave_it_empty() -> None:
     (found,) = candidates(fleet.snapshot())[0]
     assert found.is_empty
     assert found.pods == ()
-    assert may_go_empty(found)
+    assert is_removable_empty(found)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_what_may_be_consolidated(disruption: Any, changed: dict[str, Any], may:
     fleet = Fleet(pool(disruption=disruption))
     fleet.add(SMALL, [pod()], **changed)
     (found,) = candidates(fleet.snapshot())[0]
-    yes, said = may_be_consolidated(found)
+    yes, said = consolidation_eligibility(found)
     assert yes == may
     assert why in said
     assert bool(why) == bool(said)

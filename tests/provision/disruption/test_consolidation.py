@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from shoal.kinds.karpenter import POOL_LABEL
-from shoal.provision.cloudprovider import InstanceType, Offering
-from shoal.provision.disruption.budgets import allowed
+from shoal.kinds.karpenter.karpenter import NODE_POOL_LABEL
+from shoal.provision.cloudprovider.types import InstanceType, Offering
+from shoal.provision.disruption.budgets import allowed_disruptions
 from shoal.provision.disruption.candidates import candidates
-from shoal.provision.disruption.consolidation import multi, single
-from shoal.provision.disruption.decide import consolidation, decide, validate
-from shoal.provision.disruption.model import Command, Settings
-from shoal.provision.disruption.repack import repack, repacked
+from shoal.provision.disruption.consolidation import multi_node_consolidation, single_node_consolidation
+from shoal.provision.disruption.decide import decide, decide_consolidation, validate_command
+from shoal.provision.disruption.model import Command, DisruptionSettings
+from shoal.provision.disruption.repack import repack_candidates, repack_consolidation
 from shoal.provision.settings import KARPENTER, OPTIMAL
 from tests.provision.catalogue import LARGE, MEDIUM, SMALL, kind, pod, pods, pool
 from tests.provision.disruption.fleet import NOW, Fleet, conditions, every, names, pdb
 
-RULE, OURS = Settings(planner=KARPENTER), Settings(planner=OPTIMAL, iterations=10)
+RULE, OURS = DisruptionSettings(planner=KARPENTER), DisruptionSettings(planner=OPTIMAL, solver_iterations=10)
 STEPS = tuple(kind(f"c{cpu:02}", cpu, f"{4 * cpu}Gi", 0.02 * cpu + 0.005) for cpu in (1, 2, 3, 4, 6, 8, 12, 16))
 
 
@@ -32,7 +32,7 @@ def test_pods_that_fit_elsewhere_leave_a_node_to_go() -> None:
     fleet = Fleet()
     one = filled(fleet, SMALL, "500m")
     filled(fleet, MEDIUM, "500m", "500m", "500m")
-    found = single(fleet.snapshot(), RULE).command
+    found = single_node_consolidation(fleet.snapshot(), RULE).command
     assert found is not None
     assert (names(found), found.decision, found.method) == ([one], "delete", "single")
     assert found.savings == pytest.approx(0.04)
@@ -41,7 +41,7 @@ def test_pods_that_fit_elsewhere_leave_a_node_to_go() -> None:
 def test_a_node_is_replaced_by_a_cheaper_one_only() -> None:
     fleet = Fleet()
     one = filled(fleet, LARGE, "1")
-    found = single(fleet.snapshot(), RULE).command
+    found = single_node_consolidation(fleet.snapshot(), RULE).command
     assert found is not None
     assert names(found) == [one]
     (claim,) = found.replacements
@@ -55,7 +55,7 @@ def test_several_go_for_one() -> None:
     fleet = Fleet()
     for _ in range(3):
         filled(fleet, LARGE, "500m")
-    found = multi(fleet.snapshot(), RULE).command
+    found = multi_node_consolidation(fleet.snapshot(), RULE).command
     assert found is not None
     assert (len(found.candidates), len(found.replacements), found.method) == (3, 1, "multi")
     assert set(found.replacements[0].types) == {"small", "medium"}
@@ -66,8 +66,8 @@ def test_one_of_the_same_type_stays_rather_than_being_replaced() -> None:
     few = filled(fleet, SMALL, "500m")
     filled(fleet, SMALL, "500m", "500m")
     snapshot = fleet.snapshot()
-    assert multi(snapshot, RULE).command is None
-    found = single(snapshot, RULE).command
+    assert multi_node_consolidation(snapshot, RULE).command is None
+    found = single_node_consolidation(snapshot, RULE).command
     assert names(found) == [few], "the one that disrupts less"
 
 
@@ -88,8 +88,10 @@ def test_nothing_goes_on_the_strength_of_a_node_that_is_not_up_yet() -> None:
     coming = fleet.add(MEDIUM, name="coming").place()
     coming.kind, coming.initialized = "NodeClaim", False
     fleet.nodes.pop()
-    snapshot = replace(snapshot, question=replace(snapshot.question, places=[*snapshot.question.places, coming]))
-    found = single(snapshot, RULE)
+    snapshot = replace(
+        snapshot, inputs=replace(snapshot.inputs, existing_nodes=[*snapshot.inputs.existing_nodes, coming])
+    )
+    found = single_node_consolidation(snapshot, RULE)
     assert found.command is None
     assert "would schedule against uninitialized nodeclaim/coming" in found.notes[0].message
 
@@ -112,7 +114,7 @@ def test_balanced_wants_its_share_saved(policy: str, goes: bool) -> None:
     fleet = Fleet(pool(types=(LARGE, nearly), disruption=every(consolidationPolicy=policy)))
     fleet.add(LARGE, [pod("500m", "64Mi") for _ in range(30)])
     filled(fleet, nearly, *["4"] * 4)
-    assert (single(fleet.snapshot(), RULE).command is not None) == goes
+    assert (single_node_consolidation(fleet.snapshot(), RULE).command is not None) == goes
 
 
 def spot(name: str, price: float) -> InstanceType:
@@ -125,16 +127,16 @@ def test_spot_for_spot() -> None:
     types = tuple(spot(f"t{number:02}", 1.0 + 0.1 * number) for number in range(18))
     fleet = Fleet(pool(types=types, disruption=every()))
     fleet.add(types[17], [pod("500m")], capacity_type="spot")
-    found = single(fleet.snapshot(), RULE)
+    found = single_node_consolidation(fleet.snapshot(), RULE)
     assert found.command is None
     assert "SpotToSpotConsolidation is disabled" in found.notes[0].message
-    gate = replace(RULE, spot_to_spot=True)
-    command = single(fleet.snapshot(), gate).command
+    gate = replace(RULE, spot_to_spot_consolidation=True)
+    command = single_node_consolidation(fleet.snapshot(), gate).command
     assert command is not None
     assert command.replacements[0].types == tuple(f"t{number:02}" for number in range(15))
     fleet = Fleet(pool(types=types, disruption=every()))
     fleet.add(types[14], [pod("500m")], capacity_type="spot")
-    found = single(fleet.snapshot(), gate)
+    found = single_node_consolidation(fleet.snapshot(), gate)
     assert found.command is None
     assert "requires 15 cheaper instance type options than the current candidate to consolidate, got 14" in (
         found.notes[0].message
@@ -145,18 +147,20 @@ def test_validation_holds_to_what_was_decided() -> None:
     fleet = Fleet()
     for _ in range(3):
         filled(fleet, LARGE, "500m")
-    command = multi(fleet.snapshot(), RULE).command
+    command = multi_node_consolidation(fleet.snapshot(), RULE).command
     assert command is not None
-    again, why = validate(fleet.snapshot(), command, RULE)
+    again, why = validate_command(fleet.snapshot(), command, RULE)
     assert again is not None, why
     fleet.nodes[0].nominated = True
-    assert validate(fleet.snapshot(), command, RULE) == (None, "churn")
+    assert validate_command(fleet.snapshot(), command, RULE) == (None, "churn")
     fleet.nodes[0].nominated = False
     fleet.pools = [pool(disruption=every("2"))]
-    assert validate(fleet.snapshot(), command, RULE) == (None, "budget")
+    assert validate_command(fleet.snapshot(), command, RULE) == (None, "budget")
     fleet.pools = [pool(disruption=every())]
     filled(fleet, LARGE)
-    assert validate(fleet.snapshot(), command, RULE) == (None, "scheduling"), "now they fit on one that is there"
+    assert validate_command(fleet.snapshot(), command, RULE) == (None, "scheduling"), (
+        "now they fit on one that is there"
+    )
 
 
 def test_empty_nodes_are_validated_one_by_one() -> None:
@@ -166,7 +170,7 @@ def test_empty_nodes_are_validated_one_by_one() -> None:
     assert command is not None
     assert len(command.candidates) == 2
     fleet.bind(pod(), stays)
-    again, _ = validate(fleet.snapshot(), command, RULE)
+    again, _ = validate_command(fleet.snapshot(), command, RULE)
     assert names(again) == [goes.name]
 
 
@@ -177,7 +181,7 @@ def test_three_go_for_two_that_cost_less() -> None:
     for _ in range(3):
         filled(fleet, types[0], "1500m", "1500m")
     assert decide(fleet.snapshot(), RULE).command is None
-    found = repacked(fleet.snapshot(), candidates(fleet.snapshot())[0], OURS)
+    found = repack_candidates(fleet.snapshot(), candidates(fleet.snapshot())[0], OURS)
     assert found is not None
     assert (len(found.candidates), len(found.replacements)) == (3, 2)
     assert found.savings == pytest.approx(3 * 0.10 - 2 * 0.14)
@@ -195,7 +199,7 @@ def test_a_change_of_price_moves_nodes() -> None:
     assert not any(node.kind.name == "medium" for node in fleet.nodes)
 
 
-def settle(fleet: Fleet, settings: Settings, choose: Any = None, rounds: int = 100) -> list[Command]:
+def settle(fleet: Fleet, settings: DisruptionSettings, choose: Any = None, rounds: int = 100) -> list[Command]:
     """Until nothing is left to do; what was done."""
     done: list[Command] = []
     for _ in range(rounds):
@@ -203,7 +207,7 @@ def settle(fleet: Fleet, settings: Settings, choose: Any = None, rounds: int = 1
         command = decide(snapshot, settings).command
         if command is None:
             return done
-        may = allowed(snapshot, command.reason)
+        may = allowed_disruptions(snapshot, command.reason)
         taken = [each.pool.name for each in command.candidates]
         assert all(taken.count(name) <= may[name] for name in taken)
         before = fleet.cost
@@ -239,7 +243,7 @@ def test_it_comes_to_rest_and_costs_no_more_than_by_the_rule() -> None:
         settle(by_rule, RULE)
         settle(by_us, OURS)
         ruled, ours = ruled + by_rule.cost, ours + by_us.cost
-        assert consolidation(by_us.snapshot(), OURS).command is None
+        assert decide_consolidation(by_us.snapshot(), OURS).command is None
     assert ours <= ruled + 1e-9
 
 
@@ -268,8 +272,8 @@ def test_it_comes_to_rest_with_prices_and_pods_that_change(seed: int) -> None:
 def test_one_step_is_never_worse_than_the_rules() -> None:
     fleet = scattered(7)
     snapshot = fleet.snapshot()
-    rule = multi(snapshot, RULE)
-    ours = repack(snapshot, OURS, rule).command
+    rule = multi_node_consolidation(snapshot, RULE)
+    ours = repack_consolidation(snapshot, OURS, rule).command
     assert ours is not None
     assert rule.command is None or ours.savings >= rule.command.savings * 0.8
 
@@ -279,15 +283,17 @@ def test_a_small_saving_moves_no_pods() -> None:
     fleet = Fleet(pool(types=(LARGE, nearly), disruption=every()))
     for _ in range(2):
         fleet.add(LARGE, pods(28, "500m", "64Mi"))
-    assert repacked(fleet.snapshot(), candidates(fleet.snapshot())[0], OURS) is None
+    assert repack_candidates(fleet.snapshot(), candidates(fleet.snapshot())[0], OURS) is None
 
 
 def test_no_more_pods_are_moved_than_allowed() -> None:
     fleet = scattered(3)
-    few = replace(OURS, most_pods=4)
-    command = repack(fleet.snapshot(), few, replace(multi(fleet.snapshot(), RULE), command=None)).command
+    few = replace(OURS, max_pods=4)
+    command = repack_consolidation(
+        fleet.snapshot(), few, replace(multi_node_consolidation(fleet.snapshot(), RULE), command=None)
+    ).command
     assert command is not None
-    assert command.moved <= 4
+    assert command.pods_moved <= 4
 
 
 def test_nodes_of_other_pools_keep_to_theirs() -> None:
@@ -295,7 +301,7 @@ def test_nodes_of_other_pools_keep_to_theirs() -> None:
     red = pool("red", disruption=every(), template={"taints": [taint]})
     fleet = Fleet(pool(disruption=every()), red)
     tolerations = [{"key": "team", "operator": "Exists"}]
-    fleet.add(LARGE, [pod("500m", tolerations=tolerations, nodeSelector={POOL_LABEL: "red"})], pool="red")
+    fleet.add(LARGE, [pod("500m", tolerations=tolerations, nodeSelector={NODE_POOL_LABEL: "red"})], pool="red")
     filled(fleet, LARGE, "500m")
     settle(fleet, OURS)
     assert sorted((node.pool, node.kind.name) for node in fleet.nodes) == [("default", "small"), ("red", "small")]

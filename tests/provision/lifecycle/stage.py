@@ -13,23 +13,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from shoal.client.requests import Kind
+from shoal.client.rest import GroupVersionResource
 from shoal.clock import rfc3339
-from shoal.kinds.karpenter import CLASS_GROUP, CLASS_VERSION, NODE_CLASS, is_going
+from shoal.kinds.karpenter.karpenter import NODE_CLASS, NODE_CLASS_GROUP, NODE_CLASS_VERSION, is_deleting
 from shoal.objects.conditions import condition_is, get_condition
 from shoal.objects.errors import NotFound
-from shoal.provision.cloudprovider import (
-    ClassKind,
+from shoal.provision.cloudprovider.types import (
     Instance,
     InstanceType,
+    NodeClaimHandler,
     NodeClaimNotFound,
+    NodeClassKind,
     RepairPolicy,
-    Told,
 )
-from shoal.provision.homes import StoreHomes
-from shoal.provision.lifecycle.loops import lifecycle_loops
-from shoal.provision.view import CLAIMS, CLASSES, NODES, PODS, POOLS, View
-from shoal.runtime.recorder import EVENTS, Recorder
+from shoal.provision.lifecycle.controllers import new_lifecycle_controllers
+from shoal.provision.management import StoreResolver
+from shoal.provision.state import NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, NODES, PODS, ClusterState
+from shoal.runtime.event_recorder import EVENTS, EventRecorder
 from tests.controlplane.world import World, world
 from tests.provision.hosted import node_class, node_pool
 from tests.provision.lifecycle.objects import CLASS
@@ -39,15 +39,15 @@ T = TypeVar("T")
 
 CLUSTER = "team.east"
 UNREGISTERED = {"key": "karpenter.sh/unregistered", "effect": "NoExecute"}
-PRIORITIES = Kind("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)
-BUDGETS = Kind("policy", "v1", "poddisruptionbudgets")
+PRIORITIES = GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)
+BUDGETS = GroupVersionResource("policy", "v1", "poddisruptionbudgets")
 LOOKS = 9000
 _numbers = itertools.count(1)
 
 
 class Cloud:
     name = "cloud"
-    synced = True
+    has_synced = True
 
     def __init__(self) -> None:
         self.machines: dict[str, Instance] = {}
@@ -57,17 +57,17 @@ class Cloud:
         self.launches = 0
         self.slow = False
         """A machine that is let go stays for a while."""
-        self._told: list[Told] = []
+        self._told: list[NodeClaimHandler] = []
 
-    def listen(self, told: Told) -> None:
-        self._told.append(told)
+    def add_event_handler(self, handler: NodeClaimHandler) -> None:
+        self._told.append(handler)
 
     def tell(self, claim: str) -> None:
         for told in self._told:
             told(CLUSTER, claim)
 
-    def supported_node_classes(self) -> tuple[ClassKind, ...]:
-        return (ClassKind(CLASS_GROUP, CLASS_VERSION, NODE_CLASS),)
+    def supported_node_classes(self) -> tuple[NodeClassKind, ...]:
+        return (NodeClassKind(NODE_CLASS_GROUP, NODE_CLASS_VERSION, NODE_CLASS),)
 
     def repair_policies(self) -> tuple[RepairPolicy, ...]:
         return (RepairPolicy("Ready", "False", 600.0),)
@@ -75,7 +75,7 @@ class Cloud:
     def instance_types(self, cluster: str, node_class: Object) -> list[InstanceType]:
         return []
 
-    def class_problem(self, cluster: str, node_class: Object) -> tuple[str, str] | None:
+    def node_class_error(self, cluster: str, node_class: Object) -> tuple[str, str] | None:
         return None
 
     async def create(self, cluster: str, claim: Object) -> Instance:
@@ -91,7 +91,7 @@ class Cloud:
         uid = claim["metadata"]["uid"]
         if uid not in self.machines:
             raise NodeClaimNotFound("gone")
-        self.machines[uid] = replace(self.machines[uid], going=True)
+        self.machines[uid] = replace(self.machines[uid], deleting=True)
         if not self.slow:
             del self.machines[uid]
 
@@ -104,14 +104,14 @@ class Cloud:
     def is_drifted(self, cluster: str, claim: Object) -> str:
         return ""
 
-    def foresee(self, cluster: str, claim: Object) -> Instance | None:
+    def expected_instance(self, cluster: str, claim: Object) -> Instance | None:
         return self.get(cluster, claim)
 
 
 class Stage:
     def __init__(self, given: World, cloud: Cloud) -> None:
         self.given, self.cloud, self.clock = given, cloud, given.clock
-        self.client = given.client.at(CLUSTER)
+        self.client = given.client.in_cluster(CLUSTER)
 
     async def until(self, look: Callable[[], Awaitable[T]], step: float = 0.0) -> T:
         """`step`: seconds that pass between looks."""
@@ -125,8 +125,8 @@ class Stage:
         raise AssertionError(f"it does not happen: {await look()!r}")
 
     async def pool(self) -> Object:
-        await self.client.create(CLASSES, node_class())
-        return await self.client.create(POOLS, node_pool())
+        await self.client.create(NODE_CLASSES, node_class())
+        return await self.client.create(NODE_POOLS, node_pool())
 
     async def claim(self, name: str = "one", pool: Object | None = None, **spec: Any) -> Object:
         metadata: Object = {"name": name}
@@ -135,14 +135,16 @@ class Stage:
             metadata["labels"] = {"karpenter.sh/nodepool": "default"}
             metadata["ownerReferences"] = [{**owner, "uid": pool["metadata"]["uid"]}]
         body = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": metadata}
-        return await self.client.create(CLAIMS, {**body, "spec": {"nodeClassRef": CLASS, "requirements": [], **spec}})
+        return await self.client.create(
+            NODE_CLAIMS, {**body, "spec": {"nodeClassRef": CLASS, "requirements": [], **spec}}
+        )
 
     async def launched(self, name: str = "one") -> Object:
         return await self.when(name, "Launched")
 
     async def when(self, name: str, condition: str, status: str = "True") -> Object:
         async def look() -> Object | None:
-            found = await self.client.get(CLAIMS, name)
+            found = await self.client.get(NODE_CLAIMS, name)
             return found if condition_is(found, condition, status) else None
 
         found = await self.until(look)
@@ -166,7 +168,7 @@ class Stage:
         said = {"type": "Ready", "status": ready, "lastTransitionTime": stamp, "lastHeartbeatTime": stamp}
         has = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
         status = {"conditions": [said], "capacity": has, "allocatable": has}
-        return await self.client.merge(NODES, name, {"status": status}, subresource="status")
+        return await self.client.merge_patch(NODES, name, {"status": status}, subresource="status")
 
     async def ready(self, name: str = "one", **spec: Any) -> tuple[Object, Object]:
         """A NodeClaim that has come all the way, and its node."""
@@ -184,7 +186,7 @@ class Stage:
         await self.client.create(PODS, {**body, "spec": {"containers": containers, **spec}}, "default")
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": rfc3339(self.clock.now())}
         status = {"phase": "Running", "startTime": rfc3339(self.clock.now()), "conditions": [ready]}
-        return await self.client.merge(PODS, name, {"status": status}, "default", "status")
+        return await self.client.merge_patch(PODS, name, {"status": status}, "default", "status")
 
     async def budget(self, name: str, labels: dict[str, str]) -> None:
         """That allows nothing."""
@@ -193,26 +195,26 @@ class Stage:
         await self.client.create(BUDGETS, body, "default")
         status = {"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1}
         status |= {"expectedPods": 1}
-        await self.client.merge(BUDGETS, name, {"status": status}, "default", "status")
+        await self.client.merge_patch(BUDGETS, name, {"status": status}, "default", "status")
 
     async def delete(self, name: str = "one") -> None:
-        await self.client.delete(CLAIMS, name)
+        await self.client.delete(NODE_CLAIMS, name)
 
     async def going(self) -> list[Object]:
         """Pods that were asked or told to go."""
         found, _ = await self.client.list_all(PODS, "default")
-        return [each for each in found if is_going(each)]
+        return [each for each in found if is_deleting(each)]
 
     async def reap(self, pod: Object) -> None:
         """The kubelet has ended it."""
-        path = self.client.path(PODS, pod["metadata"]["name"], "default")
-        await self.client.call("DELETE", path, body={"gracePeriodSeconds": 0})
+        path = self.client.resource_path(PODS, pod["metadata"]["name"], "default")
+        await self.client.request("DELETE", path, body={"gracePeriodSeconds": 0})
 
-    async def gone(self, kind: Kind, name: str) -> bool:
-        return await self.given.gone(self.client, kind, name)
+    async def gone(self, kind: GroupVersionResource, name: str) -> bool:
+        return await self.given.is_gone(self.client, kind, name)
 
     async def all_gone(self) -> bool:
-        claims, _ = await self.client.list_all(CLAIMS)
+        claims, _ = await self.client.list_all(NODE_CLAIMS)
         nodes, _ = await self.client.list_all(NODES)
         return not claims and not nodes and not self.cloud.machines
 
@@ -222,7 +224,7 @@ class Stage:
 
     async def reason(self, name: str, condition: str) -> str:
         try:
-            found = await self.client.get(CLAIMS, name)
+            found = await self.client.get(NODE_CLAIMS, name)
         except NotFound:
             return ""
         return str((get_condition(found, condition) or {}).get("reason", ""))
@@ -233,9 +235,9 @@ async def stage(directory: Path, *, repair: bool = False) -> AsyncIterator[Stage
     async with world(directory, loops=False) as given:
         cluster = await given.cluster(CLUSTER)
         await cluster.list_all(PRIORITIES)  # those of the system are there from the first look on
-        homes, cloud = StoreHomes(given.client), Cloud()
-        view, recorder = View(homes, given.clock), Recorder(homes.client, given.clock)
-        loops = lifecycle_loops(homes, view, cloud, recorder, given.clock, repair=repair)
+        homes, cloud = StoreResolver(given.client), Cloud()
+        view, recorder = ClusterState(homes, given.clock), EventRecorder(homes.client, given.clock)
+        loops = new_lifecycle_controllers(homes, view, cloud, recorder, given.clock, repair=repair)
         tasks = [asyncio.create_task(each.run()) for each in (view, recorder, *loops)]
         try:
             yield Stage(given, cloud)

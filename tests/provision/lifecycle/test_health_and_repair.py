@@ -8,20 +8,25 @@ import pytest
 
 from shoal.clock import rfc3339
 from shoal.objects.conditions import condition_is, get_condition
-from shoal.provision.cloudprovider import Instance, RepairPolicy
+from shoal.provision.cloudprovider.types import Instance, RepairPolicy
 from shoal.provision.lifecycle.decide import with_condition
-from shoal.provision.lifecycle.garbage.decide import abandoned
-from shoal.provision.lifecycle.health.decide import (
-    FAILED,
-    Ring,
-    after,
-    failure,
-    is_of,
-    is_outdated,
-    remembered,
-    with_health,
+from shoal.provision.lifecycle.garbagecollection.decide import claims_without_instance
+from shoal.provision.lifecycle.nodehealth.decide import (
+    UnhealthyCondition,
+    is_repair_blocked,
+    snake_case,
+    unhealthy_condition,
 )
-from shoal.provision.lifecycle.repair.decide import Illness, illness, snake_case, too_many_ill
+from shoal.provision.lifecycle.registrationhealth.decide import (
+    REGISTRATION_FAILED,
+    OutcomeBuffer,
+    add_outcome,
+    failed_outcome,
+    is_condition_outdated,
+    is_owned_by,
+    outcomes_from_status,
+    with_registration_health,
+)
 from tests.provision.lifecycle.objects import NOW, STAMP, Object, claim, names, node
 
 HEALTHY = "NodeRegistrationHealthy"
@@ -41,49 +46,49 @@ def pool(generation: int = 1) -> Object:
     [
         ((), "Unknown"),
         ((None,), "True"),
-        ((FAILED,), "Unknown"),
-        ((None, FAILED), "True"),
-        ((FAILED, FAILED), "False"),
-        ((FAILED, FAILED, None), "False"),
-        ((FAILED, FAILED, None, None, None), "True"),
-        ((FAILED, None, FAILED, None), "False"),
+        ((REGISTRATION_FAILED,), "Unknown"),
+        ((None, REGISTRATION_FAILED), "True"),
+        ((REGISTRATION_FAILED, REGISTRATION_FAILED), "False"),
+        ((REGISTRATION_FAILED, REGISTRATION_FAILED, None), "False"),
+        ((REGISTRATION_FAILED, REGISTRATION_FAILED, None, None, None), "True"),
+        ((REGISTRATION_FAILED, None, REGISTRATION_FAILED, None), "False"),
     ],
 )
-def test_a_pool_is_judged_by_the_last_four_of_its_claims(outcomes: Ring, wanted: str) -> None:
-    ring: Ring = ()
+def test_a_pool_is_judged_by_the_last_four_of_its_claims(outcomes: OutcomeBuffer, wanted: str) -> None:
+    ring: OutcomeBuffer = ()
     for outcome in outcomes:
-        ring = after(ring, outcome)
-    assert condition_is(with_health(pool(), ring, STAMP), HEALTHY, wanted)
+        ring = add_outcome(ring, outcome)
+    assert condition_is(with_registration_health(pool(), ring, STAMP), HEALTHY, wanted)
 
 
 def test_a_pool_says_why_its_claims_fail() -> None:
-    assert failure(claim("Launched")) == ("RegistrationFailed", "Failed to register node")
+    assert failed_outcome(claim("Launched")) == ("RegistrationFailed", "Failed to register node")
     unlaunched = with_condition(claim(), "Launched", "Unknown", STAMP, "QuotaExceeded", "no more")
-    assert failure(unlaunched) == ("QuotaExceeded", "no more")
-    said = get_condition(with_health(pool(), (failure(unlaunched),) * 2, STAMP), HEALTHY)
+    assert failed_outcome(unlaunched) == ("QuotaExceeded", "no more")
+    said = get_condition(with_registration_health(pool(), (failed_outcome(unlaunched),) * 2, STAMP), HEALTHY)
     assert said is not None
     assert (said["reason"], said["message"]) == ("QuotaExceeded", "no more")
 
 
 def test_what_was_known_before_a_restart_is_read_from_the_status() -> None:
-    assert remembered(pool()) == ()
-    good = with_health(pool(), (None,), STAMP)
-    assert remembered(good) == (None,)
-    assert with_health(good, remembered(good), STAMP) is good
-    bad = with_health(pool(), (FAILED, FAILED, None), STAMP)
-    assert remembered(bad) == (FAILED, FAILED)
-    assert not is_outdated(bad)
-    assert is_outdated(pool())
+    assert outcomes_from_status(pool()) == ()
+    good = with_registration_health(pool(), (None,), STAMP)
+    assert outcomes_from_status(good) == (None,)
+    assert with_registration_health(good, outcomes_from_status(good), STAMP) is good
+    bad = with_registration_health(pool(), (REGISTRATION_FAILED, REGISTRATION_FAILED, None), STAMP)
+    assert outcomes_from_status(bad) == (REGISTRATION_FAILED, REGISTRATION_FAILED)
+    assert not is_condition_outdated(bad)
+    assert is_condition_outdated(pool())
     bad["metadata"]["generation"] = 2
-    assert is_outdated(bad), "the pool has changed since"
+    assert is_condition_outdated(bad), "the pool has changed since"
 
 
 def test_only_claims_of_this_very_pool_count() -> None:
     mine = claim()
     mine["metadata"]["ownerReferences"] = [{"kind": "NodePool", "uid": "pool"}]
-    assert is_of(mine, pool())
+    assert is_owned_by(mine, pool())
     mine["metadata"]["ownerReferences"][0]["uid"] = "its predecessor"
-    assert not is_of(mine, pool())
+    assert not is_owned_by(mine, pool())
 
 
 def ill(condition: str, status: str, since: float) -> Object:
@@ -98,15 +103,15 @@ def ill(condition: str, status: str, since: float) -> Object:
     ("found", "wanted"),
     [
         (node(), None),
-        (ill("Ready", "Unknown", NOW), Illness("Ready", NOW + 600)),
-        (ill("Ready", "False", NOW), Illness("Ready", NOW + 600)),
-        (ill("Bad", "True", NOW), Illness("Bad", NOW + 60)),
+        (ill("Ready", "Unknown", NOW), UnhealthyCondition("Ready", NOW + 600)),
+        (ill("Ready", "False", NOW), UnhealthyCondition("Ready", NOW + 600)),
+        (ill("Bad", "True", NOW), UnhealthyCondition("Bad", NOW + 60)),
         (ill("Bad", "False", NOW), None),
         (ill("Odd", "True", NOW), None),
     ],
 )
-def test_what_a_node_is_ill_of(found: Object, wanted: Illness | None) -> None:
-    assert illness(found, POLICIES) == wanted
+def test_what_a_node_is_ill_of(found: Object, wanted: UnhealthyCondition | None) -> None:
+    assert unhealthy_condition(found, POLICIES) == wanted
 
 
 @pytest.mark.parametrize(
@@ -115,7 +120,7 @@ def test_what_a_node_is_ill_of(found: Object, wanted: Illness | None) -> None:
 )
 def test_a_fifth_may_be_ill(bad: int, total: int, wanted: bool) -> None:
     nodes = [ill("Bad", "True", NOW)] * bad + [node()] * (total - bad)
-    assert too_many_ill(nodes, POLICIES) is wanted
+    assert is_repair_blocked(nodes, POLICIES) is wanted
 
 
 def test_conditions_as_metrics_say_them() -> None:
@@ -139,7 +144,7 @@ def test_claims_whose_machine_is_nowhere() -> None:
         young,
         others,
     ]
-    instances = [Instance("p://there", {}, {}, {}), Instance("p://going", {}, {}, {}, going=True)]
+    instances = [Instance("p://there", {}, {}, {}), Instance("p://going", {}, {}, {}, deleting=True)]
     nodes = {"alive": [node()], "gone": [node(ready=False)]}
-    found = abandoned(claims, instances, lambda each: nodes.get(each["metadata"]["name"], []))
+    found = claims_without_instance(claims, instances, lambda each: nodes.get(each["metadata"]["name"], []))
     assert names(found) == ["gone", "going"]

@@ -9,7 +9,7 @@ import pytest
 
 import shoal.provision
 from shoal.provision import metrics
-from shoal.telemetry.meters import Counter, Gauge, Histogram, Lookup, written
+from shoal.telemetry.metrics import Counter, Gauge, Histogram, MetricFunc, render_text
 from tests.provision.hosted import DEPLOYMENTS, Hosted, deployment
 from tests.serving import Cluster
 
@@ -23,9 +23,9 @@ def test_the_form_of_counters_gauges_and_histograms() -> None:
     took = Histogram("took_seconds", "Time.", ("kind",), (0.1, 1))
     for seconds in (0.1, 0.5, 7.0):
         took.observe("", seconds, kind="a")
-    seen = Lookup("seen", "Looked up.")
-    with seen.read_by(lambda: [("team.east", {}, 1.0)]), seen.read_by(lambda: [("team.west", {}, 2.0)]):
-        lines = written([seen, took, made, left, Gauge("never", "Set.")])
+    seen = MetricFunc("seen", "Looked up.")
+    with seen.registration(lambda: [("team.east", {}, 1.0)]), seen.registration(lambda: [("team.west", {}, 2.0)]):
+        lines = render_text([seen, took, made, left, Gauge("never", "Set.")])
     assert list(seen.render()) == []
     assert lines == [
         "# HELP left Things left.",
@@ -63,8 +63,8 @@ def test_what_is_gone_is_forgotten() -> None:
     for pool in ("a", "b"):
         left.set("x", 1, nodepool=pool, reason="Empty")
     left.set("y", 1, nodepool="a", reason="Empty")
-    left.forget("x", {"nodepool": "a"})
-    left.forget("x", {"zone": "a"})
+    left.delete_partial_match("x", {"nodepool": "a"})
+    left.delete_partial_match("x", {"zone": "a"})
     assert list(left.render()) == [
         'left{cluster="x",nodepool="b",reason="Empty"} 1',
         'left{cluster="y",nodepool="a",reason="Empty"} 1',
@@ -72,9 +72,11 @@ def test_what_is_gone_is_forgotten() -> None:
 
 
 def test_each_metric_is_fed() -> None:
-    names = [name for name, meter in vars(metrics).items() if isinstance(meter, Counter | Gauge | Histogram | Lookup)]
+    names = [
+        name for name, meter in vars(metrics).items() if isinstance(meter, Counter | Gauge | Histogram | MetricFunc)
+    ]
     folder = Path(shoal.provision.__file__).parent
-    sources = [path.read_text() for path in folder.rglob("*.py") if path.name != "metrics.py"]
+    sources = [path.read_text() for path in folder.rglob("*.py") if path != Path(metrics.__file__)]
     unfed = [name for name in names if not any(re.search(rf"\b{name}\b", text) for text in sources)]
     assert unfed == []
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from shoal.provision.cloudprovider import InstanceType
-from shoal.provision.simulation.model import Plan, Question
-from shoal.provision.simulation.rule import simulate
+from shoal.provision.cloudprovider.types import InstanceType
+from shoal.provision.simulation.model import Results, SchedulingInput
+from shoal.provision.simulation.simulate import simulate
 from shoal.provision.simulator import fake
-from shoal.provision.solver.adapting import improve
+from shoal.provision.solver.optimize import improve
 from tests.provision.scenarios.words import pool
 from tests.provision.scenarios.world import Planner, World
 
@@ -25,12 +25,12 @@ ITERATIONS = 30
 
 @cache
 def default_types() -> tuple[InstanceType, ...]:
-    return tuple(fake.default())
+    return tuple(fake.fake_types())
 
 
 @cache
 def assorted_types() -> tuple[InstanceType, ...]:
-    return tuple(fake.assorted())
+    return tuple(fake.assorted_fake_types())
 
 
 @cache
@@ -58,17 +58,17 @@ def make(request: pytest.FixtureRequest) -> Make:
     return maker(simulate, exact=True) if request.param == "karpenter" else maker(improved, exact=False)
 
 
-def improved(question: Question) -> Plan:
+def improved(question: SchedulingInput) -> Results:
     """The optimiser's plan: whatever is asked, it places the same pods, and costs no more."""
     rule = simulate(question)
     found, report = improve(question, rule, iterations=ITERATIONS)
-    assert "wrong" not in report.kept, report.kept
+    assert "wrong" not in report.kept_reason, report.kept_reason
     assert placed(found) == placed(rule)
     assert found.cost <= rule.cost * (1 + 1e-9)
     assert report.bound <= found.cost * (1 + 1e-9)
     return found
 
 
-def placed(plan: Plan) -> set[str]:
-    new = {pod["metadata"]["uid"] for claim in plan.claims for pod in claim.pods}
+def placed(plan: Results) -> set[str]:
+    new = {pod["metadata"]["uid"] for claim in plan.new_node_claims for pod in claim.pods}
     return new | {pod["metadata"]["uid"] for pod, _, _ in plan.nominations}

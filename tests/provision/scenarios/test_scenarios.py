@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from shoal.fit.requirements import from_expressions
-from shoal.fit.resources import amounts
-from shoal.provision.cloudprovider import InstanceType
+from shoal.fit.resources import parse_amounts
+from shoal.provision.cloudprovider.types import InstanceType
 from shoal.provision.simulation.model import BEST_EFFORT
 from shoal.provision.simulator import fake
-from shoal.provision.simulator.making import Sale
+from shoal.provision.simulator.instance_type import OfferingSpec
 from tests.provision.scenarios.conftest import Make, assorted_types, improved, maker
 from tests.provision.scenarios.words import (
     ARCH,
@@ -85,7 +85,7 @@ def test_10_pod_cap(make: Make) -> None:
 
 
 def gpus() -> list[InstanceType]:
-    types = fake.increasing(5)
+    types = fake.increasing_fake_types(5)
     types[0] = fake.fake_type("fake-it-0", {"cpu": "1", "memory": "2Gi", "pods": "10", "karpenter.sh/gpu-1": "25"})
     types[1] = fake.fake_type("fake-it-1", {"cpu": "2", "memory": "4Gi", "pods": "20", "karpenter.sh/gpu-2": "25"})
     return types
@@ -120,9 +120,9 @@ def test_14_49_size_pairs(rule: Make, cpu: str) -> None:
         asked = pods(3, cpu=cpu, memory=memory)
         plan = world.provision(*asked)
         assert world.scheduled(asked) == 3
-        assert len(plan.claims) == 1
-        one = amounts({"cpu": cpu, "memory": memory})
-        listed = [each for each in world.types if each.name in plan.claims[0].types]
+        assert len(plan.new_node_claims) == 1
+        one = parse_amounts({"cpu": cpu, "memory": memory})
+        listed = [each for each in world.types if each.name in plan.new_node_claims[0].types]
         assert listed
         assert all(3 * one[name] < each.allocatable[name] for each in listed for name in one)
 
@@ -136,20 +136,20 @@ def test_14_with_the_optimiser(cpu: str, memory: str) -> None:
 
 
 TWO_ALIKE = [
-    fake.fake_type(name, None, [Sale(Z1, SPOT, 0.52)], architecture="arm64", systems=("linux",))
+    fake.fake_type(name, None, [OfferingSpec(Z1, SPOT, 0.52)], architecture="arm64", systems=("linux",))
     for name in ("instance-type-1", "instance-type-2")
 ]
 
 
 def test_16_min_values_best_effort(make: Make) -> None:
     wanted = within(TYPE, "instance-type-1", "instance-type-2", "instance-type-3", least=3)
-    world = make(pool("default", wanted), types=TWO_ALIKE, min_values=BEST_EFFORT)
+    world = make(pool("default", wanted), types=TWO_ALIKE, min_values_policy=BEST_EFFORT)
     asked = pod(cpu="0.9", memory="0.9Gi")
     plan = world.provision(asked)
     assert world.where(asked) is not None
     claim = world.claims[world.name_of(asked)]
     assert claim["metadata"]["annotations"]["karpenter.sh/nodeclaim-min-values-relaxed"] == "true"
-    assert plan.claims[0].min_values_relaxed
+    assert plan.new_node_claims[0].min_values_relaxed
     assert from_expressions(claim["spec"]["requirements"])[TYPE].min_values == 2
 
 
@@ -223,7 +223,7 @@ def test_26_zones_of_a_storage_class(make: Make) -> None:
     fitting, elsewhere = pod(required=[within(ZONE, Z1, Z3)]), pod(required=[within(ZONE, Z1)])
     zones = (from_expressions([within(ZONE, Z2, Z3)]),)
     volumes = {each["metadata"]["uid"]: zones for each in (fitting, elsewhere)}
-    world.provision(fitting, elsewhere, volumes=volumes)
+    world.provision(fitting, elsewhere, volume_requirements=volumes)
     assert world.labels_of(fitting)[ZONE] == Z3
     assert world.where(elsewhere) is None
 
@@ -257,9 +257,9 @@ def reserving() -> list[InstanceType]:
     for name, size in (("medium", "3"), ("small", "2")):
         said = {"cpu": size, "memory": f"{size}Gi"}
         plain = fake.fake_type(name, said)
-        price = fake.fake_price(amounts(said))
-        sales = [Sale(each.labels[ZONE], each.labels[CAPACITY], price) for each in plain.offerings]
-        sales.append(Sale(Z1, RESERVED, price / 100_000, reservation=f"r-{name}", capacity=1))
+        price = fake.fake_price(parse_amounts(said))
+        sales = [OfferingSpec(each.labels[ZONE], each.labels[CAPACITY], price) for each in plain.offerings]
+        sales.append(OfferingSpec(Z1, RESERVED, price / 100_000, reservation=f"r-{name}", reservation_capacity=1))
         found.append(fake.fake_type(name, said, sales))
     return found
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from shoal.provision.disruption.budgets import allowed_by
-from shoal.provision.lifecycle.decide import due, is_expired
+from shoal.provision.disruption.budgets import budget_limit
+from shoal.provision.lifecycle.decide import is_expired, seconds_until_deadline
 from shoal.provision.simulator import fake
-from shoal.provision.simulator.making import Sale
+from shoal.provision.simulator.instance_type import OfferingSpec
 from tests.provision.scenarios.conftest import Make, assorted_types
-from tests.provision.scenarios.standing import (
+from tests.provision.scenarios.state_nodes import (
     ALONE,
     LONG_AGO,
     NOW,
@@ -85,7 +85,7 @@ BUDGETS: list[Object] = [
 
 @pytest.mark.parametrize(("reason", "count"), [("Empty", 4), ("Drifted", 5), ("Underutilized", 10)])
 def test_40_budgets(reason: str, count: int) -> None:
-    assert allowed_by(disruptable(budgets=BUDGETS), 100, reason, NOW) == count
+    assert budget_limit(disruptable(budgets=BUDGETS), 100, reason, NOW) == count
 
 
 # --- 42 ---
@@ -128,19 +128,19 @@ def test_42_only_the_emptier_of_two_goes(rule: Make) -> None:
 
 def current(price: float = 0.5) -> Any:
     """It cannot be had any more."""
-    return fake.fake_type("current-on-demand", None, [Sale("test-zone-1a", ON_DEMAND, price, room=0)])
+    return fake.fake_type("current-on-demand", None, [OfferingSpec("test-zone-1a", ON_DEMAND, price, remaining=0)])
 
 
 def test_42_spot_that_may_be_dearer(rule: Make) -> None:
-    sales = [Sale(f"test-zone-1{at}", SPOT, price) for at, price in zip("abc", (1.0, 0.2, 0.4), strict=True)]
+    sales = [OfferingSpec(f"test-zone-1{at}", SPOT, price) for at, price in zip("abc", (1.0, 0.2, 0.4), strict=True)]
     world = rule(disruptable(), types=[current(), fake.fake_type("potential-spot-replacement", None, sales)])
     stand(world, current(), pod(labels=APP), room=ALONE)
     assert decided(world).command is None
 
 
 def test_42_on_demand_that_is_dearer(rule: Make) -> None:
-    sales = [Sale("test-zone-1a", ON_DEMAND, 0.6), Sale("test-zone-1b", ON_DEMAND, 0.6)]
-    sales += [Sale("test-zone-1b", SPOT, 0.2), Sale("test-zone-1c", SPOT, 0.3)]
+    sales = [OfferingSpec("test-zone-1a", ON_DEMAND, 0.6), OfferingSpec("test-zone-1b", ON_DEMAND, 0.6)]
+    sales += [OfferingSpec("test-zone-1b", SPOT, 0.2), OfferingSpec("test-zone-1c", SPOT, 0.3)]
     types = [current(), fake.fake_type("on-demand-replacement", None, sales)]
     world = rule(disruptable("default", within(CAPACITY, ON_DEMAND)), types=types)
     stand(world, current(), pod(labels=APP), room=ALONE)
@@ -158,12 +158,12 @@ def test_42_spot_to_spot_is_off(rule: Make) -> None:
 def priced(kind: Any, price: float) -> Any:
     labels = kind.offerings[0].labels
     said = {"cpu": str(kind.capacity["cpu"] // 1000), "memory": str(kind.capacity["memory"])}
-    return fake.fake_type(kind.name, said, [Sale(labels[ZONE], labels[CAPACITY], price)])
+    return fake.fake_type(kind.name, said, [OfferingSpec(labels[ZONE], labels[CAPACITY], price)])
 
 
 def test_42_fewer_than_15_cheaper_types(rule: Make) -> None:
     """Of the first five, four cost the same; one is cheaper."""
-    types = [priced(each, each.offerings[0].price) for each in fake.assorted()[:4]]
+    types = [priced(each, each.offerings[0].price) for each in fake.assorted_fake_types()[:4]]
     types[0] = priced(types[0], 0.001)
     world = rule(disruptable(), types=types)
     stand(world, types[-1], pod(labels=APP), room=ALONE)
@@ -176,7 +176,7 @@ def test_42_fewer_than_15_cheaper_types(rule: Make) -> None:
 
 
 def test_42_the_15_cheapest_spot_types(rule: Make) -> None:
-    spot = [each for each in fake.assorted() if each.offerings[0].labels[CAPACITY] == SPOT][:18]
+    spot = [each for each in fake.assorted_fake_types() if each.offerings[0].labels[CAPACITY] == SPOT][:18]
     types = [priced(each, 0.001 if at == 16 else 1.0 + 0.1 * at) for at, each in enumerate(spot)]
     world = rule(disruptable(), types=types)
     stand(world, types[17], pod(labels=APP), room=ALONE)
@@ -237,4 +237,4 @@ def test_44_expiration(after: str, age: float, expired: bool) -> None:
 
 
 def test_44_looked_at_again_in_time() -> None:
-    assert due(claim("200s"), BORN + 100) == 100
+    assert seconds_until_deadline(claim("200s"), BORN + 100) == 100

@@ -266,14 +266,14 @@ def placed(world: World, asked: list[Object]) -> int:
 @pytest.mark.parametrize("key", [ZONE, HOST])
 def test_ignored_spread(rule: Make, key: str) -> None:
     asked: Object = {"labels": LABELS, "spreads": [spread(key, soft=True)]}
-    assert placed(rule(preferences=IGNORE), pods(3, **asked)) == 1
+    assert placed(rule(preference_policy=IGNORE), pods(3, **asked)) == 1
     assert placed(rule(), pods(3, **asked)) == 3
 
 
 @pytest.mark.parametrize("key", [ZONE, HOST])
 def test_ignored_anti_affinity(rule: Make, key: str) -> None:
     asked: Object = {"labels": LABELS, "rather_apart": [(10, near(LABELS, key))]}
-    assert placed(rule(preferences=IGNORE), pods(3, **asked)) == 1
+    assert placed(rule(preference_policy=IGNORE), pods(3, **asked)) == 1
     if key == HOST:
         assert placed(rule(), pods(3, **asked)) == 3
 
@@ -281,7 +281,7 @@ def test_ignored_anti_affinity(rule: Make, key: str) -> None:
 def test_ignored_node_preference(rule: Make) -> None:
     asked = pod(preferred=[preference(1, within(ZONE, Z2)), preference(1, there(CAPACITY))])
     plain = pod()
-    world = rule(pool("default", within(ZONE, Z1, Z2)), preferences=IGNORE)
+    world = rule(pool("default", within(ZONE, Z1, Z2)), preference_policy=IGNORE)
     world.provision(asked, plain)
     assert world.name_of(asked) == world.name_of(plain)
-    assert ZONE not in world.plan.claims[0].requirements.labels()
+    assert ZONE not in world.plan.new_node_claims[0].requirements.labels()

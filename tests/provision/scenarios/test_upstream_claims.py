@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shoal.fit.requirements import from_expressions
-from shoal.fit.resources import amounts
+from shoal.fit.resources import parse_amounts
 from shoal.provision.simulator import fake
 from tests.provision.scenarios.conftest import Make, default_types
 from tests.provision.scenarios.words import (
@@ -128,7 +128,7 @@ def test_requests(rule: Make, count: int, asked: Object, daemons: list[Object], 
     world = rule()
     world.daemons = [daemon(**each) for each in daemons]
     world.provision(*pods(count, **asked))
-    assert amounts(claim_of(world)["spec"]["resources"]["requests"]) == amounts(requests)
+    assert parse_amounts(claim_of(world)["spec"]["resources"]["requests"]) == parse_amounts(requests)
 
 
 # --- containers that run at once, and after one another ---

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from shoal.fit.resources import amounts
-from shoal.provision.disruption.budgets import UNBOUNDED, allowed_by, in_force
+from shoal.fit.resources import parse_amounts
+from shoal.provision.disruption.budgets import UNBOUNDED, budget_limit, is_active
 from shoal.provision.disruption.candidates import candidates
-from shoal.provision.disruption.decide import drifted
-from shoal.provision.disruption.evicting import cost
+from shoal.provision.disruption.decide import decide_drift
+from shoal.provision.disruption.evictability import eviction_cost
 from shoal.provision.simulation.model import BEST_EFFORT, IGNORE
 from shoal.provision.simulator import fake
-from shoal.provision.simulator.making import Sale
+from shoal.provision.simulator.instance_type import OfferingSpec
 from tests.provision.scenarios.conftest import Make, plain_types
-from tests.provision.scenarios.standing import (
+from tests.provision.scenarios.state_nodes import (
     ALONE,
     LONG_AGO,
     NOW,
@@ -370,20 +370,20 @@ def current_like(kind: Any) -> Any:
     """The same, but none can be had."""
     labels = kind.offerings[0].labels
     said = {"cpu": str(kind.capacity["cpu"] // 1000), "memory": str(kind.capacity["memory"])}
-    sale = Sale(labels[ZONE], labels[CAPACITY], kind.offerings[0].price, room=0)
+    sale = OfferingSpec(labels[ZONE], labels[CAPACITY], kind.offerings[0].price, remaining=0)
     return fake.fake_type(kind.name, said, [sale], systems=("linux",))
 
 
 def test_min_values_are_not_relaxed_for_it(rule: Make) -> None:
     wanted = expression(TYPE, "In", most().name, least().name, least().name + "-x", least=3)
-    world = rule(disruptable("default", wanted), types=plain_types(), min_values=BEST_EFFORT)
+    world = rule(disruptable("default", wanted), types=plain_types(), min_values_policy=BEST_EFFORT)
     stand(world, most(), pod(labels=APP), room=ROOM)
     assert decided(world).command is None
 
 
 def test_ignored_preferences_let_a_node_go(rule: Make) -> None:
     rather = [preference(1, within(TYPE, most().name))]
-    for settings, goes in (({}, False), ({"preferences": IGNORE}, True)):
+    for settings, goes in (({}, False), ({"preference_policy": IGNORE}, True)):
         world = rule(disruptable("default", within(TYPE, most().name, least().name)), types=plain_types(), **settings)
         stand(world, most(), pod(labels=APP, preferred=rather), room=ALONE)
         assert (decided(world).command is not None) == goes
@@ -394,10 +394,10 @@ def test_into_a_reservation_of_the_same_type(rule: Make, kind: str) -> None:
     old = most(kind)
     labels = old.offerings[0].labels
     said = {"cpu": str(old.capacity["cpu"] // 1000), "memory": str(old.capacity["memory"])}
-    price = fake.fake_price(amounts(said))
+    price = fake.fake_price(parse_amounts(said))
     sales = [
-        Sale(labels[ZONE], kind, price),
-        Sale(labels[ZONE], RESERVED, price / 1e6, reservation="r-1", capacity=10),
+        OfferingSpec(labels[ZONE], kind, price),
+        OfferingSpec(labels[ZONE], RESERVED, price / 1e6, reservation="r-1", reservation_capacity=10),
     ]
     reserved = fake.fake_type(old.name, said, sales, systems=("linux",))
     types = [reserved, *(each for each in plain_types() if each.name != old.name)]
@@ -421,7 +421,7 @@ def test_three_of_ten(rule: Make) -> None:
         stand(world, least(), pod(cpu="100m", labels=APP))
     found = decided(world)
     assert len(going(found.command)) == 3
-    assert found.limited
+    assert found.budget_limited
 
 
 def test_none_of_ten(rule: Make) -> None:
@@ -430,7 +430,7 @@ def test_none_of_ten(rule: Make) -> None:
         stand(world, least(), pod(cpu="100m", labels=APP))
     found = decided(world)
     assert found.command is None
-    assert found.limited
+    assert found.budget_limited
 
 
 @pytest.mark.parametrize(("condition", "count"), [("going", 2), ("not ready", 2), ("terminating", 3), ("", 3)])
@@ -467,7 +467,7 @@ def at(*when: int) -> float:
 )
 def test_schedules(schedule: str | None, duration: str | None, now: float, active: bool) -> None:
     said = {"schedule": schedule, "duration": duration} if schedule else {}
-    assert in_force({"nodes": "1", **said}, now) == active
+    assert is_active({"nodes": "1", **said}, now) == active
 
 
 @pytest.mark.parametrize(
@@ -490,7 +490,7 @@ def test_one_reason(budgets: list[Object], count: int) -> None:
     found = disruptable(budgets=budgets)
     if not budgets:
         del found["spec"]["disruption"]["budgets"]
-    assert allowed_by(found, 100, "Empty", at(2026, 6, 1)) == count
+    assert budget_limit(found, 100, "Empty", at(2026, 6, 1)) == count
 
 
 @pytest.mark.parametrize(
@@ -508,7 +508,7 @@ def test_one_reason(budgets: list[Object], count: int) -> None:
 def test_what_an_eviction_costs(annotations: dict[str, str], priority: int, relation: int) -> None:
     found = pod(priority=priority)
     found["metadata"]["annotations"] = annotations
-    assert (cost(found) > 1.0) - (cost(found) < 1.0) == relation
+    assert (eviction_cost(found) > 1.0) - (eviction_cost(found) < 1.0) == relation
 
 
 # --- drift ---
@@ -517,7 +517,7 @@ def test_what_an_eviction_costs(annotations: dict[str, str], priority: int, rela
 def test_drift_goes_on_where_one_cannot(world: World) -> None:
     stand(world, most(), pod(cpu="150"), room={"cpu": "160", "pods": "100"}, drifted="2026-01-01T00:00:00Z")
     second = stand(world, most(), pod(cpu="1"), room={"cpu": "1", "pods": "100"}, drifted="2026-01-02T00:00:00Z")
-    found = drifted(see(world)).command
+    found = decide_drift(see(world)).command
     assert going(found) == [second]
 
 
@@ -534,7 +534,7 @@ def test_drift_goes_on_where_one_cannot(world: World) -> None:
 )
 def test_one_drifted_node(world: World, more: Object, goes: bool) -> None:
     name = stand(world, most(), pod(labels=APP), room=ALONE, **more)
-    found = drifted(see(world)).command
+    found = decide_drift(see(world)).command
     assert going(found) == ([name] if goes else [])
     assert found is None or len(found.replacements) == 1
 
@@ -542,17 +542,17 @@ def test_one_drifted_node(world: World, more: Object, goes: bool) -> None:
 def test_a_drifted_node_may_be_replaced_by_a_dearer_one(rule: Make) -> None:
     world = rule(disruptable("default", within(TYPE, most().name)), types=plain_types())
     stand(world, least(), pod(labels=APP), room=ALONE, drifted=LONG_AGO)
-    found = drifted(see(world)).command
+    found = decide_drift(see(world)).command
     assert found is not None
     assert found.replacements[0].types == (most().name,)
 
 
 def test_a_drifted_node_may_need_several(rule: Make) -> None:
-    old = fake.fake_type("current-on-demand", None, [Sale("test-zone-1a", ON_DEMAND, 0.5, room=0)])
-    new = fake.fake_type("replacement", {"cpu": "3"}, [Sale("test-zone-1a", ON_DEMAND, 0.3)])
+    old = fake.fake_type("current-on-demand", None, [OfferingSpec("test-zone-1a", ON_DEMAND, 0.5, remaining=0)])
+    new = fake.fake_type("replacement", {"cpu": "3"}, [OfferingSpec("test-zone-1a", ON_DEMAND, 0.3)])
     world = rule(disruptable(), types=[old, new])
     stand(world, old, *pods(3, cpu="2", labels=APP), room={"cpu": "8"}, drifted=LONG_AGO)
-    found = drifted(see(world)).command
+    found = decide_drift(see(world)).command
     assert found is not None
     assert len(found.replacements) == 3
 
@@ -563,7 +563,7 @@ def test_empty_before_others_then_the_oldest(world: World) -> None:
     early = stand(world, most(), pod(**large), room=ALONE, drifted="2026-01-02T00:00:00Z")
     bare = stand(world, most(), drifted="2026-01-04T00:00:00Z", conditions=())
     for name in (bare, early, late):
-        assert going(drifted(see(world)).command) == [name]
+        assert going(decide_drift(see(world)).command) == [name]
         world.claims.pop(name)
         world.nodes.pop(name)
 
@@ -572,9 +572,9 @@ def test_drift_within_its_budget(rule: Make) -> None:
     only = {"nodes": "0", "reasons": ["Drifted"]}
     world = rule(disruptable(budgets=[{"nodes": "100%"}, only]), types=plain_types())
     stand(world, most(), pod(labels=APP), room=ALONE, drifted=LONG_AGO)
-    found = drifted(see(world))
+    found = decide_drift(see(world))
     assert found.command is None
-    assert found.limited
+    assert found.budget_limited
 
 
 def test_emptiness_before_drift(world: World) -> None:

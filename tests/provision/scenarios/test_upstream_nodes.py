@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from shoal.fit.requirements import Requirements, from_expressions
-from shoal.fit.resources import amounts
+from shoal.fit.resources import parse_amounts
 from shoal.provision.simulator import fake
-from shoal.provision.simulator.making import Sale
+from shoal.provision.simulator.instance_type import OfferingSpec
 from tests.provision.scenarios.conftest import Make
 from tests.provision.scenarios.words import (
     ARCH,
@@ -289,20 +289,24 @@ def test_requests_of_a_claim_have_the_daemon_sets_once(rule: Make) -> None:
     world = rule()
     world.daemons = [daemon(cpu="1", memory="1Gi")]
     plan = world.provision(*pods(2, cpu="1", memory="1Gi"))
-    assert len(plan.claims) == 1
-    assert plan.claims[0].requests["cpu"] == 3000
-    assert plan.claims[0].requests["memory"] == amounts({"memory": "3Gi"})["memory"]
+    assert len(plan.new_node_claims) == 1
+    assert plan.new_node_claims[0].requests["cpu"] == 3000
+    assert plan.new_node_claims[0].requests["memory"] == parse_amounts({"memory": "3Gi"})["memory"]
 
 
 # --- reserved ---
 
 
-def reserved(name: str = "small", capacity: int = 1, reservation: str = "", more: tuple[Sale, ...] = ()) -> Any:
+def reserved(name: str = "small", capacity: int = 1, reservation: str = "", more: tuple[OfferingSpec, ...] = ()) -> Any:
     size = {"small": "2", "medium": "3", "large": "6"}[name]
     said = {"cpu": size, "memory": f"{size}Gi"}
-    price = fake.fake_price(amounts(said))
-    sales = [Sale(each.labels[ZONE], each.labels[CAPACITY], price) for each in fake.fake_type(name, said).offerings]
-    own = Sale(Z1, RESERVED, price / 100_000, reservation=reservation or f"r-{name}", capacity=capacity)
+    price = fake.fake_price(parse_amounts(said))
+    sales = [
+        OfferingSpec(each.labels[ZONE], each.labels[CAPACITY], price) for each in fake.fake_type(name, said).offerings
+    ]
+    own = OfferingSpec(
+        Z1, RESERVED, price / 100_000, reservation=reservation or f"r-{name}", reservation_capacity=capacity
+    )
     return fake.fake_type(name, said, [*sales, own, *more])
 
 
@@ -334,8 +338,8 @@ def test_a_reservation_for_each_of_two_pools(make: Make) -> None:
 
 
 def test_two_reservations_of_one_type(make: Make) -> None:
-    price = fake.fake_price(amounts({"cpu": "2", "memory": "2Gi"})) / 100_000
-    second = Sale(Z1, RESERVED, price, reservation="r-small-2", capacity=2)
+    price = fake.fake_price(parse_amounts({"cpu": "2", "memory": "2Gi"})) / 100_000
+    second = OfferingSpec(Z1, RESERVED, price, reservation="r-small-2", reservation_capacity=2)
     world = make(types=[reserved(more=(second,))])
     asked = pods(4, required=[ON_SMALL], **ALONE)
     for bound in (2, 3, 4):
@@ -423,7 +427,7 @@ def alternatives(*zones: tuple[str, ...]) -> tuple[Requirements, ...]:
 def test_zones_of_volumes(make: Make, asked: Object, zones: list[tuple[str, ...]], found: str | None) -> None:
     world = make()
     wanted = pod(**asked)
-    world.provision(wanted, volumes={wanted["metadata"]["uid"]: alternatives(*zones)})
+    world.provision(wanted, volume_requirements={wanted["metadata"]["uid"]: alternatives(*zones)})
     place = world.where(wanted)
     assert (place["metadata"]["labels"][ZONE] if place is not None else None) == found
 
@@ -434,16 +438,16 @@ def test_alternatives_of_volumes_tell_zones_apart(make: Make) -> None:
     labels = {"app": "multi"}
     one, two = pods(2, labels=labels, apart=[near(labels, ZONE)])
     both = alternatives((Z1,), (Z2,))
-    world.provision(one, two, volumes={each["metadata"]["uid"]: both for each in (one, two)})
+    world.provision(one, two, volume_requirements={each["metadata"]["uid"]: both for each in (one, two)})
     assert {world.labels_of(each)[ZONE] for each in (one, two)} == {Z1, Z2}
 
 
 def test_a_volume_that_wants_a_label_of_the_type(make: Make) -> None:
-    world = make(types=fake.increasing(5))
+    world = make(types=fake.increasing_fake_types(5))
     asked = pod()
     wanted = [within(ZONE, Z1), within("special", "optional")], [within(ZONE, Z2), within("special", "other")]
     volumes = tuple(from_expressions(each) for each in wanted)
-    world.provision(asked, volumes={asked["metadata"]["uid"]: volumes})
+    world.provision(asked, volume_requirements={asked["metadata"]["uid"]: volumes})
     labels = world.labels_of(asked)
     assert (labels[ZONE], labels["special"], labels[TYPE]) == (Z1, "optional", "fake-it-4")
 
@@ -451,7 +455,7 @@ def test_a_volume_that_wants_a_label_of_the_type(make: Make) -> None:
 def test_a_pod_whose_claim_is_missing_keeps_no_other_from_its_node(make: Make) -> None:
     world = make()
     broken, plain = pod(), pod()
-    world.provision(broken, plain, problems={broken["metadata"]["uid"]: 'persistentvolumeclaim "x" not found'})
+    world.provision(broken, plain, pod_errors={broken["metadata"]["uid"]: 'persistentvolumeclaim "x" not found'})
     assert world.where(broken) is None
     assert "not found" in world.reason(broken)
     assert world.where(plain) is not None
@@ -462,7 +466,7 @@ def test_a_volume_on_a_node_that_is_coming(make: Make) -> None:
     world.provision(pod(**TINY, required=[within(ZONE, Z2)]))
     here, there = pod(**TINY), pod(**TINY)
     volumes = {here["metadata"]["uid"]: alternatives((Z2,)), there["metadata"]["uid"]: alternatives((Z3,))}
-    world.provision(here, there, volumes=volumes)
+    world.provision(here, there, volume_requirements=volumes)
     assert world.labels_of(here)[ZONE] == Z2
     assert world.labels_of(there)[ZONE] == Z3
     assert len(world.claims) == 2

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shoal.provision.simulator import fake
-from shoal.provision.simulator.making import Sale
+from shoal.provision.simulator.instance_type import OfferingSpec
 from tests.provision.scenarios.conftest import Make, assorted_types
 from tests.provision.scenarios.words import (
     ARCH,
@@ -72,7 +72,7 @@ def test_full_nodes(make: Make) -> None:
 
 
 def test_tightly(make: Make) -> None:
-    world = make(types=fake.increasing(5))
+    world = make(types=fake.increasing_fake_types(5))
     large, small = pod(cpu="4.5"), pod(cpu="1")
     world.provision(large, small)
     assert world.labels_of(large)[TYPE] == "fake-it-4"
@@ -82,14 +82,14 @@ def test_tightly(make: Make) -> None:
 def test_every_valid_type_is_listed_whatever_it_costs(rule: Make) -> None:
     sizes = {"medium": ("2", 3.0), "small": ("1", 2.0), "large": ("4", 1.0)}
     types = [
-        fake.fake_type(name, {"cpu": size, "memory": f"{size}Gi"}, [Sale("test-zone-1a", ON_DEMAND, price)])
+        fake.fake_type(name, {"cpu": size, "memory": f"{size}Gi"}, [OfferingSpec("test-zone-1a", ON_DEMAND, price)])
         for name, (size, price) in sizes.items()
     ]
     world = rule(types=types)
     asked = pod(cpu="1m", memory="1Mi")
     plan = world.provision(asked)
     assert world.labels_of(asked)[TYPE] == "large"
-    assert plan.claims[0].types == ("large", "small", "medium")
+    assert plan.new_node_claims[0].types == ("large", "small", "medium")
 
 
 def test_pods_by_number(make: Make) -> None:
@@ -179,16 +179,16 @@ def test_one_of_the_cheapest(rule: Make, of_pool: list[Object], of_pod: list[Obj
     asked = pod(required=of_pod)
     plan = world.provision(asked)
     by_name = {each.name: each for each in types}
-    assert plan.claims[0].price == pytest.approx(0.1 + 0.1 * 2**30 / 1e9)
-    assert by_name[world.labels_of(asked)[TYPE]].offerings[0].price == plan.claims[0].price
-    for name in plan.claims[0].types:
+    assert plan.new_node_claims[0].price == pytest.approx(0.1 + 0.1 * 2**30 / 1e9)
+    assert by_name[world.labels_of(asked)[TYPE]].offerings[0].price == plan.new_node_claims[0].price
+    for name in plan.new_node_claims[0].types:
         labels = by_name[name].offerings[0].labels
         assert {key: labels[key] for key in listed} == listed
 
 
 ARM_NOT_IN_Z2 = [
     each
-    for each in fake.assorted()
+    for each in fake.assorted_fake_types()
     if each.offerings[0].labels[ARCH] == "amd64" or each.offerings[0].labels[ZONE] != Z2
 ]
 
@@ -207,29 +207,29 @@ def test_no_type_is_both(make: Make, types: list[Any], of_pool: list[Object], of
     asked = pod(required=of_pod)
     plan = world.provision(asked)
     assert world.where(asked) is None
-    assert not plan.claims
+    assert not plan.new_node_claims
 
 
 def test_only_prices_that_can_be_had_order_the_types(rule: Make) -> None:
     def kind(name: str, on_demand: float, spot: float) -> Any:
-        sales = [Sale("test-zone-1a", ON_DEMAND, on_demand), Sale("test-zone-1a", SPOT, spot)]
+        sales = [OfferingSpec("test-zone-1a", ON_DEMAND, on_demand), OfferingSpec("test-zone-1a", SPOT, spot)]
         return fake.fake_type(name, {"cpu": "1", "memory": "1Gi"}, sales, systems=("linux",))
 
     world = rule(pool("default", within(CAPACITY, ON_DEMAND)), types=[kind("one", 1.0, 0.2), kind("two", 1.3, 0.1)])
     asked = pod()
     plan = world.provision(asked)
     assert world.labels_of(asked)[TYPE] == "one"
-    assert plan.claims[0].types == ("one", "two")
+    assert plan.new_node_claims[0].types == ("one", "two")
 
 
 def test_at_most_600_types_are_listed(rule: Make) -> None:
     world = rule(pool("default", *BOTH), types=assorted_types())
     plan = world.provision(pod())
-    assert len(plan.claims[0].types) == 600
+    assert len(plan.new_node_claims[0].types) == 600
     prices = {each.name: each.offerings[0].price for each in assorted_types()}
-    listed = [prices[name] for name in plan.claims[0].types]
+    listed = [prices[name] for name in plan.new_node_claims[0].types]
     assert listed == sorted(listed)
-    assert max(listed) <= min(price for name, price in prices.items() if name not in plan.claims[0].types)
+    assert max(listed) <= min(price for name, price in prices.items() if name not in plan.new_node_claims[0].types)
 
 
 def test_apart_by_host(make: Make) -> None:

@@ -9,7 +9,7 @@ import pytest
 from shoal.fit.requirements import from_expressions
 from shoal.provision.simulation.model import BEST_EFFORT
 from shoal.provision.simulator import fake
-from shoal.provision.simulator.making import Sale
+from shoal.provision.simulator.instance_type import OfferingSpec
 from tests.provision.scenarios.conftest import Make, assorted_types
 from tests.provision.scenarios.words import (
     ARCH,
@@ -209,7 +209,7 @@ PAIR: Object = {"cpu": "0.9", "memory": "0.9Gi"}
 
 def kind(number: int, size: str, price: float, zone: str = Z1, arch: str = "arm64", **labels: str) -> Any:
     said = {"cpu": size, "memory": f"{size}Gi"}
-    sales = [Sale(zone, SPOT, price)]
+    sales = [OfferingSpec(zone, SPOT, price)]
     return fake.fake_type(f"t{number}", said, sales, architecture=arch, systems=("linux",), labels=labels)
 
 
@@ -248,7 +248,7 @@ def test_pods_that_would_share_a_node_do_not(make: Make, types: list[Any], requi
     one, two = pods(2, **PAIR)
     plan = world.provision(one, two)
     assert world.name_of(one) != world.name_of(two)
-    assert all(len(claim.types) >= 2 for claim in plan.claims)
+    assert all(len(claim.types) >= 2 for claim in plan.new_node_claims)
 
 
 def test_min_values_that_the_pod_makes_impossible(make: Make) -> None:
@@ -273,7 +273,7 @@ WANTED = least(TYPE, "In", "t1", "t2", "t3", values_needed=3)
 
 @pytest.mark.parametrize("other", [pool("other", weight=10), pool("other", WANTED, weight=10)], ids=["plain", "equal"])
 def test_best_effort_before_another_pool(make: Make, other: Object) -> None:
-    world = make(pool("default", WANTED, weight=100), other, types=ALIKE, min_values=BEST_EFFORT)
+    world = make(pool("default", WANTED, weight=100), other, types=ALIKE, min_values_policy=BEST_EFFORT)
     asked = pod(**PAIR)
     world.provision(asked)
     assert world.labels_of(asked)[POOL] == "default"
@@ -291,7 +291,9 @@ def test_strict_goes_to_another_pool(make: Make) -> None:
 
 @pytest.mark.parametrize(("policy", "found"), [("Strict", False), ("BestEffort", True)])
 def test_min_values_of_zones(make: Make, policy: str, found: bool) -> None:
-    world = make(pool("default", least(ZONE, "In", Z1, Z2, "z3", values_needed=3)), types=ALIKE, min_values=policy)
+    world = make(
+        pool("default", least(ZONE, "In", Z1, Z2, "z3", values_needed=3)), types=ALIKE, min_values_policy=policy
+    )
     asked = pod(**PAIR)
     world.provision(asked)
     assert (world.where(asked) is not None) == found
@@ -302,10 +304,10 @@ def test_min_values_of_zones(make: Make, policy: str, found: bool) -> None:
 
 def test_min_values_that_are_met_are_not_relaxed(make: Make) -> None:
     wanted = least(TYPE, "In", "t1", "t2", values_needed=2)
-    world = make(pool("default", wanted), types=ALIKE, min_values=BEST_EFFORT)
+    world = make(pool("default", wanted), types=ALIKE, min_values_policy=BEST_EFFORT)
     asked = pod(**PAIR)
     plan = world.provision(asked)
-    assert not plan.claims[0].min_values_relaxed
+    assert not plan.new_node_claims[0].min_values_relaxed
     claim = world.claims[world.name_of(asked)]
     # Upstream writes it either way: "false" says that nothing was relaxed.
     assert claim["metadata"]["annotations"].get("karpenter.sh/nodeclaim-min-values-relaxed", "false") == "false"

@@ -260,7 +260,7 @@ def test_what_cannot_be_one_node(make: Make, one: dict[str, str], two: dict[str,
 
 
 def test_labels_of_the_provider_choose_the_type(make: Make) -> None:
-    world = make(types=fake.increasing(5))
+    world = make(types=fake.increasing_fake_types(5))
     large, small = pod(select={"size": "large"}), pod(select={"size": "small"})
     world.provision(large, small)
     assert (world.labels_of(large)[TYPE], world.labels_of(small)[TYPE]) == ("fake-it-4", "fake-it-0")

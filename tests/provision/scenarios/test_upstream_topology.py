@@ -381,7 +381,7 @@ def test_the_zone_of_a_volume_does_not_change_what_is_counted(make: Make) -> Non
     world.provision(*pods(3, labels=LABELS, spreads=[constraint]))
     assert world.skew(ZONE, LABELS) == [1, 1, 1]
     asked = pod(labels=LABELS, spreads=[constraint])
-    world.provision(asked, volumes={asked["metadata"]["uid"]: (from_expressions([within(ZONE, Z1)]),)})
+    world.provision(asked, volume_requirements={asked["metadata"]["uid"]: (from_expressions([within(ZONE, Z1)]),)})
     assert world.labels_of(asked)[ZONE] == Z1
     assert world.skew(ZONE, LABELS) == [1, 1, 2]
 

@@ -11,19 +11,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.fit.ports import HostPort, clash, host_ports
+from shoal.fit.ports import HostPort, host_ports, ports_conflict
 from shoal.fit.requirements import from_pod, required_terms
-from shoal.fit.resources import amounts, fits, pod_requests, total
-from shoal.fit.taints import untolerated
-from shoal.kinds.karpenter import INITIALIZED_LABEL, POOL_LABEL
-from shoal.provision.cloudprovider import InstanceType
-from shoal.provision.provisioning.claims import node_claim
-from shoal.provision.provisioning.places import places, used
-from shoal.provision.simulation.model import NewClaim, Plan, Pool, Question
-from shoal.provision.simulator.decide import machine, node, sold, stocked, suiting, wishes
+from shoal.fit.resources import fits, parse_amounts, pod_requests, total
+from shoal.fit.taints import first_untolerated
+from shoal.kinds.karpenter.karpenter import INITIALIZED_LABEL, NODE_POOL_LABEL
+from shoal.provision.cloudprovider.types import InstanceType
+from shoal.provision.provisioning.existing_nodes import existing_nodes, pool_usage
+from shoal.provision.provisioning.nodeclaim import new_node_claim
+from shoal.provision.simulation.model import NewNodeClaim, NodePoolInput, Results, SchedulingInput
+from shoal.provision.simulator.decide import (
+    instance_of,
+    launched_counts,
+    matching_offerings,
+    node_of,
+    requirements_of,
+    with_availability,
+)
 
 Object = dict[str, Any]
-Planner = Callable[[Question], Plan]
+Planner = Callable[[SchedulingInput], Results]
 
 OLD_TYPE = "beta.kubernetes.io/instance-type"
 """Simulated nodes have only the new label."""
@@ -45,36 +52,40 @@ class World:
     claims: dict[str, Object] = field(default_factory=dict)
     bound: dict[str, Object] = field(default_factory=dict)
     """Pods by uid."""
-    plan: Plan = field(default_factory=Plan)
+    plan: Results = field(default_factory=Results)
     """The last."""
-    question: Question = field(default_factory=lambda: Question(()))
+    question: SchedulingInput = field(default_factory=lambda: SchedulingInput(()))
 
     # --- what happens ---
 
-    def provision(self, *pods: Object, **settings: Any) -> Plan:
+    def provision(self, *pods: Object, **settings: Any) -> Results:
         self.question = self.ask(pods, **settings)
         self.plan = self.planner(self.question)
-        for new in self.plan.claims:
+        for new in self.plan.new_node_claims:
             self.launch(new)
         for each, _, name in self.plan.nominations:
             self.bind(each, name)
-        for new in self.plan.claims:
+        for new in self.plan.new_node_claims:
             self._check(new)
         return self.plan
 
-    def ask(self, pods: Sequence[Object], **settings: Any) -> Question:
-        foreseen = {name: machine(self.nodes[name]) for name in self.claims if name in self.nodes}
-        found = places(self.nodes.values(), self.claims.values(), foreseen, self.daemons, self.pods_on, pod_requests)
+    def ask(self, pods: Sequence[Object], **settings: Any) -> SchedulingInput:
+        foreseen = {name: instance_of(self.nodes[name]) for name in self.claims if name in self.nodes}
+        found = existing_nodes(
+            self.nodes.values(), self.claims.values(), foreseen, self.daemons, self.pods_on, pod_requests
+        )
         pools = []
         for each in self.pools:
             name = each["metadata"]["name"]
-            limits = amounts(each["spec"].get("limits"))
-            pools.append(Pool(each, self.stock(name), used(self.claims.values(), name, foreseen), limits))
-        return Question(
+            limits = parse_amounts(each["spec"].get("limits"))
+            pools.append(
+                NodePoolInput(each, self.stock(name), pool_usage(self.claims.values(), name, foreseen), limits)
+            )
+        return SchedulingInput(
             tuple(pods),
-            places=tuple(found),
-            pools=tuple(pools),
-            daemons=tuple(self.daemons),
+            existing_nodes=tuple(found),
+            node_pools=tuple(pools),
+            daemon_sets=tuple(self.daemons),
             **self.settings,
             **settings,
         )
@@ -82,16 +93,16 @@ class World:
     def stock(self, pool: str) -> list[InstanceType]:
         types = self.types_of.get(pool, self.types)
         every = [*self.types, *(each for some in self.types_of.values() for each in some)]
-        return stocked(types, *sold(list(self.nodes.values()), every), ())
+        return with_availability(types, *launched_counts(list(self.nodes.values()), every), ())
 
-    def launch(self, new: NewClaim) -> None:
+    def launch(self, new: NewNodeClaim) -> None:
         owner = next(each for each in self.pools if each["metadata"]["name"] == new.pool)
-        claim = node_claim(owner, new)
+        claim = new_node_claim(owner, new)
         claim["metadata"]["uid"] = f"uid-{new.name}"
-        found = suiting(self.stock(new.pool), *wishes(claim))
+        found = matching_offerings(self.stock(new.pool), *requirements_of(claim))
         assert found, f"nothing can be had for {new.name}"
         assert found[0][1].price <= new.price + 1e-9, "what was bought is dearer than the plan says"
-        made = node(claim, *found[0])
+        made = node_of(claim, *found[0])
         made["metadata"]["labels"] = {**made["metadata"]["labels"], **claim["metadata"]["labels"]}
         spec = claim["spec"]
         made["spec"]["taints"] += [*(spec.get("taints") or ()), *(spec.get("startupTaints") or ())]
@@ -101,10 +112,10 @@ class World:
         for each in new.pods:
             self.bind(each, new.name)
 
-    def _check(self, new: NewClaim) -> None:
+    def _check(self, new: NewNodeClaim) -> None:
         """Every pod of it may be where it is: whatever planned it."""
         made = self.nodes[new.name]
-        labels, room = made["metadata"]["labels"], amounts(made["status"]["allocatable"])
+        labels, room = made["metadata"]["labels"], parse_amounts(made["status"]["allocatable"])
         used, ports = total(pod_requests(each) for each in new.pods), set[HostPort]()
         assert fits(used, room), f"{new.name} has {room} for {used}"
         taints = [each for each in self.claims[new.name]["spec"].get("taints") or () if each["effect"] == "NoSchedule"]
@@ -113,8 +124,8 @@ class World:
             terms = range(max(1, len(required_terms(spec))))
             wishes_ = [from_pod(spec, at) for at in terms if not _by_field(spec, at)]
             assert any(each.without(OLD_TYPE).matches(labels) for each in wishes_)
-            assert untolerated(taints, spec.get("tolerations") or ()) is None
-            assert not clash(host_ports(each), ports)
+            assert first_untolerated(taints, spec.get("tolerations") or ()) is None
+            assert not ports_conflict(host_ports(each), ports)
             ports |= host_ports(each)
 
     def bind(self, pod: Object, name: str) -> None:
@@ -162,7 +173,7 @@ class World:
         return sum(self.where(each) is not None for each in pods)
 
     def reason(self, pod: Object) -> str:
-        told = (*self.plan.failures, *self.plan.waiting)
+        told = (*self.plan.failures, *self.plan.awaiting_reservation)
         return next((why for each, why in told if each["metadata"]["uid"] == pod["metadata"]["uid"]), "not asked")
 
     def skew(self, key: str, labels: Mapping[str, str] | None = None, namespace: str = "default") -> list[int]:
@@ -178,7 +189,7 @@ class World:
 
     def bought(self, pool: str = "") -> list[str]:
         """Names of the nodes that are NodeClaims'."""
-        return [name for name, each in self.claims.items() if pool in ("", each["metadata"]["labels"][POOL_LABEL])]
+        return [name for name, each in self.claims.items() if pool in ("", each["metadata"]["labels"][NODE_POOL_LABEL])]
 
     def types_bought(self) -> list[str]:
         labels = (self.nodes[name]["metadata"]["labels"] for name in self.claims)

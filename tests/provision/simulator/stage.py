@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from shoal.kinds.karpenter import is_going
-from shoal.provision.cloudprovider import InstanceType
-from shoal.provision.homes import StoreHomes
-from shoal.provision.simulator.decide import DRIFTED
-from shoal.provision.simulator.fake import default
-from shoal.provision.simulator.provider import Simulator
-from shoal.provision.view import CLAIMS, CLASSES, NODES, View
+from shoal.kinds.karpenter.karpenter import is_deleting
+from shoal.provision.cloudprovider.types import InstanceType
+from shoal.provision.management import StoreResolver
+from shoal.provision.simulator.decide import DRIFTED_ANNOTATION
+from shoal.provision.simulator.fake import fake_types
+from shoal.provision.simulator.provider import SimulatorProvider
+from shoal.provision.state import NODE_CLAIMS, NODE_CLASSES, NODES, ClusterState
 from tests.controlplane.world import World, world
 from tests.provision.hosted import node_class
 
@@ -28,14 +28,14 @@ class Cloud:
     cluster = CLUSTER
 
     def __init__(self, given: World, types: Sequence[InstanceType], registration_seconds: float) -> None:
-        self.world, self.hosted = given, given.client.at(CLUSTER)
+        self.world, self.hosted = given, given.client.in_cluster(CLUSTER)
         self._types, self._registration_seconds = types, registration_seconds
         self._start()
 
     def _start(self) -> None:
-        homes = StoreHomes(self.world.client)
-        view = View(homes, self.world.clock)
-        self.provider = Simulator(
+        homes = StoreResolver(self.world.client)
+        view = ClusterState(homes, self.world.clock)
+        self.provider = SimulatorProvider(
             homes, view, self.world.clock, self._types, registration_seconds=self._registration_seconds
         )
         self._tasks = [asyncio.create_task(each.run()) for each in (view, self.provider)]
@@ -52,7 +52,7 @@ class Cloud:
 
     async def synced(self) -> None:
         for _ in range(TURNS):
-            if self.provider.synced:
+            if self.provider.has_synced:
                 return
             await self.turn()
         raise AssertionError("the provider does not get to know what there is")
@@ -70,20 +70,20 @@ class Cloud:
         requirements = [*([wanted] if types else []), *more.pop("requirements", ())]
         spec = {"nodeClassRef": reference, "requirements": requirements, "resources": {"requests": {"cpu": cpu}}}
         body = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": name}, "spec": spec}
-        return await self.hosted.create(CLAIMS, body)
+        return await self.hosted.create(NODE_CLAIMS, body)
 
     async def now(self, claim: Object) -> Object:
-        return await self.hosted.get(CLAIMS, claim["metadata"]["name"])
+        return await self.hosted.get(NODE_CLAIMS, claim["metadata"]["name"])
 
     async def nodes(self) -> list[Object]:
         return (await self.hosted.list_all(NODES))[0]
 
     async def machines(self) -> int:
-        return len([each for each in await self.nodes() if not is_going(each)])
+        return len([each for each in await self.nodes() if not is_deleting(each)])
 
     async def outdate(self, claim: Object) -> None:
-        patch = {"metadata": {"annotations": {DRIFTED: "ImageChanged"}}}
-        await self.hosted.merge(NODES, claim["metadata"]["name"], patch)
+        patch = {"metadata": {"annotations": {DRIFTED_ANNOTATION: "ImageChanged"}}}
+        await self.hosted.merge_patch(NODES, claim["metadata"]["name"], patch)
 
 
 @asynccontextmanager
@@ -92,8 +92,8 @@ async def cloud(
 ) -> AsyncIterator[Cloud]:
     async with world(directory, loops=False) as given:
         hosted = await given.cluster(CLUSTER)
-        await hosted.create(CLASSES, node_class())
-        made = Cloud(given, types or default(), registration_seconds)
+        await hosted.create(NODE_CLASSES, node_class())
+        made = Cloud(given, types or fake_types(), registration_seconds)
         try:
             await made.synced()
             yield made

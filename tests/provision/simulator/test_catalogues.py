@@ -5,11 +5,11 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from shoal.fit.resources import amounts
-from shoal.kinds.karpenter import CAPACITY_TYPE, ZONE
-from shoal.provision.cloudprovider import InstanceType
-from shoal.provision.simulator import cloud, fake, kwok
-from shoal.provision.simulator.catalogues import CATALOGUES, read
+from shoal.fit.resources import parse_amounts
+from shoal.kinds.karpenter.karpenter import CAPACITY_TYPE, ZONE
+from shoal.provision.cloudprovider.types import InstanceType
+from shoal.provision.simulator import fake, kwok, public_cloud
+from shoal.provision.simulator.catalogues import CATALOGUES, parse_catalogue
 
 
 def prices(kind: InstanceType) -> dict[tuple[str, str], float]:
@@ -17,42 +17,42 @@ def prices(kind: InstanceType) -> dict[tuple[str, str], float]:
 
 
 def test_kwok() -> None:
-    types = {each.name: each for each in kwok.kwok()}
+    types = {each.name: each for each in kwok.kwok_types()}
     assert len(types) == 144
     smallest, largest = types["c-1x-amd64-linux"], types["m-256x-arm64-windows"]
     assert len(smallest.offerings) == 8
     assert prices(smallest)["test-zone-a", "on-demand"] == pytest.approx(0.027147, abs=1e-6)
     assert prices(smallest)["test-zone-d", "spot"] == pytest.approx(0.019003, abs=1e-6)
     assert max(each.price for kind in types.values() for each in kind.offerings) == pytest.approx(8.599, abs=1e-3)
-    assert smallest.allocatable == amounts(
+    assert smallest.allocatable == parse_amounts(
         {"cpu": "900m", "memory": "2038Mi", "pods": "16", "ephemeral-storage": "20Gi"}
     )
     assert largest.capacity["pods"] == 1024
     assert largest.requirements["karpenter.kwok.sh/instance-family"].values == {"m"}
     assert largest.requirements["karpenter.kwok.sh/instance-memory"].values == {"2Ti"}, "as quantities are written"
-    assert len(kwok.kwok36()) == 36
-    assert max(each.capacity["cpu"] for each in kwok.kwok_below_32()) == 16_000
+    assert len(kwok.kwok_linux_amd64_types()) == 36
+    assert max(each.capacity["cpu"] for each in kwok.kwok_small_types()) == 16_000
 
 
 def test_those_of_karpenters_tests() -> None:
-    small = next(each for each in fake.default() if each.name == "small-instance-type")
+    small = next(each for each in fake.fake_types() if each.name == "small-instance-type")
     assert set(prices(small)) == {
         *((f"test-zone-{number}", "spot") for number in (1, 2)),
         *((f"test-zone-{number}", "on-demand") for number in (1, 2, 3)),
     }
     assert list(prices(small).values()) == pytest.approx([0.2 + 0.1 * 2 * 2**30 / 1e9] * 5)
     assert small.requirements["kubernetes.io/os"].values == {"linux", "windows", "darwin"}
-    assert small.requirements["special"].absent
-    gpu = next(each for each in fake.default() if each.name == "gpu-vendor-instance-type")
+    assert small.requirements["special"].allows_absent
+    gpu = next(each for each in fake.fake_types() if each.name == "gpu-vendor-instance-type")
     assert gpu.offerings[0].price == pytest.approx(1.4 + 0.1 * 4 * 2**30 / 1e9)
-    last = fake.increasing(400)[-1]
+    last = fake.increasing_fake_types(400)[-1]
     assert (last.name, last.capacity["cpu"], last.capacity["pods"]) == ("fake-it-399", 400_000, 4_000)
-    assert len(fake.assorted()) == 1344
-    assert all(len(each.offerings) == 1 for each in fake.assorted())
+    assert len(fake.assorted_fake_types()) == 1344
+    assert all(len(each.offerings) == 1 for each in fake.assorted_fake_types())
 
 
 def test_one_like_a_clouds_list() -> None:
-    types = {each.name: each for each in cloud.cloud()}
+    types = {each.name: each for each in public_cloud.public_cloud_types()}
     assert len(types) == 24
     general = prices(types["general-8"])
     assert general["cloud-a", "on-demand"] == pytest.approx(0.384)
@@ -84,12 +84,14 @@ def test_a_file() -> None:
         "resources": {"cpu": "2", "memory": "8Gi"},
         "offerings": [{"Price": 0.1, "Available": True, "Requirements": where}],
     }
-    (found,) = read(orjson.dumps([said]))
+    (found,) = parse_catalogue(orjson.dumps([said]))
     assert (found.name, found.capacity["pods"], prices(found)) == ("m.large", 110, {("z", "spot"): 0.1})
     assert found.requirements["kubernetes.io/arch"].values == {"arm64"}
-    about = {key: found.requirements[f"karpenter.kwok.sh/instance-{key}"].any() for key in ("family", "size", "cpu")}
+    about = {
+        key: found.requirements[f"karpenter.kwok.sh/instance-{key}"].any_value() for key in ("family", "size", "cpu")
+    }
     assert about == {"family": "m", "size": "large", "cpu": "2"}
     with pytest.raises(ValueError, match="of the catalogue lacks 'offerings'"):
-        read(orjson.dumps([{key: value for key, value in said.items() if key != "offerings"}]))
+        parse_catalogue(orjson.dumps([{key: value for key, value in said.items() if key != "offerings"}]))
     with pytest.raises(ValueError, match="a catalogue is a list"):
-        read(b"{}")
+        parse_catalogue(b"{}")

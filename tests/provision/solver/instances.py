@@ -10,7 +10,16 @@ from collections.abc import Iterator
 import numpy as np
 from hypothesis import strategies as st
 
-from shoal.provision.solver.instance import MANY, Instance, Ints, Node, Packing, holds, node, packing
+from shoal.provision.solver.instance import (
+    UNBOUNDED,
+    Ints,
+    PackedNode,
+    Packing,
+    PackingInstance,
+    merge_equal_nodes,
+    options_holding,
+    packed_node,
+)
 
 MI, GI = 1 << 20, 1 << 30
 MIXES = ("generic", "basic", "wide")
@@ -28,25 +37,25 @@ def shapes(mix: str, number: int) -> Counter[tuple[int, int]]:
     return Counter(wide[at % 30] for at in range(number))
 
 
-def benchmark(mix: str, number: int, largest: int = 256) -> Instance:
+def benchmark(mix: str, number: int, largest: int = 256) -> PackingInstance:
     found = shapes(mix, number)
     kinds = sorted(found, reverse=True)
     sizes = [each for each in (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256) if each <= largest]
     nodes = [(cpu, cpu * ratio * GI) for cpu in sizes for ratio in (2, 4, 8)]
     capacity = [(cpu * 1000 - 100, memory - 10 * MI, min(16 * cpu, 1024)) for cpu, memory in nodes]
     prices = np.asarray([0.025 * cpu + memory / 1e12 for cpu, memory in nodes])
-    return Instance(
+    return PackingInstance(
         requests=np.asarray([(*each, 1) for each in kinds], np.int64),
         counts=np.asarray([found[each] for each in kinds], np.int64),
         capacity=np.asarray(capacity, np.int64),
         prices=prices,
         allowed=np.ones((len(nodes), len(kinds)), np.bool_),
-        takes=np.zeros((0, len(nodes)), np.int64),
-        fee=0.02 * float(prices.min()),
+        limit_usage=np.zeros((0, len(nodes)), np.int64),
+        node_fee=0.02 * float(prices.min()),
     )
 
 
-def by_rule(instance: Instance) -> Packing:
+def by_rule(instance: PackingInstance) -> Packing:
     """Karpenter's: the largest first, onto the node with the fewest pods that can be one of some type."""
     claims: list[tuple[Ints, Ints]] = []
     for item in [item for item, count in enumerate(instance.counts.tolist()) for _ in range(count)]:
@@ -58,16 +67,16 @@ def by_rule(instance: Instance) -> Packing:
             claims.append(claim)
         claim[0][:] += instance.requests[item]
         claim[1][item] += 1
-    return packing((node(cheapest(instance, held), held), 1) for _, held in claims)
+    return merge_equal_nodes((packed_node(cheapest(instance, held), held), 1) for _, held in claims)
 
 
-def cheapest(instance: Instance, held: Ints) -> int:
-    able = np.flatnonzero(holds(instance, np.arange(instance.options), held))
+def cheapest(instance: PackingInstance, held: Ints) -> int:
+    able = np.flatnonzero(options_holding(instance, np.arange(instance.options), held))
     return int(able[instance.prices[able].argmin()])
 
 
 @st.composite
-def small(draw: st.DrawFn) -> tuple[Instance, Packing]:
+def small(draw: st.DrawFn) -> tuple[PackingInstance, Packing]:
     """A few pods, and a packing of them."""
     items, options, rules = draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(0, 2))
     few = st.integers(0, 6)
@@ -80,29 +89,29 @@ def small(draw: st.DrawFn) -> tuple[Instance, Packing]:
     # One that takes everything, so that there is an answer.
     prices = [draw(st.integers(0, 9)) / 4 for _ in range(options)] + [6.0]
     counted = [[draw(st.booleans()) for _ in range(items)] for _ in range(rules)]
-    most = [[draw(st.sampled_from((MANY, MANY, 1, 2))) for _ in range(items)] for _ in range(rules)]
+    most = [[draw(st.sampled_from((UNBOUNDED, UNBOUNDED, 1, 2))) for _ in range(items)] for _ in range(rules)]
     limited = draw(st.booleans())
     takes = [[draw(st.integers(0, 1)) for _ in range(options)] + [0]] if limited else []
-    instance = Instance(
+    instance = PackingInstance(
         requests=np.asarray(requests, np.int64),
         counts=np.asarray(counts, np.int64),
         capacity=np.asarray([*capacity, largest], np.int64),
         prices=np.asarray(prices),
         allowed=np.asarray([*allowed, [True] * items], np.bool_),
         counted=np.asarray(counted, np.bool_).reshape(rules, items),
-        most=np.asarray(most, np.int64).reshape(rules, items),
-        takes=np.asarray(takes, np.int64).reshape(len(takes), options + 1),
+        node_limits=np.asarray(most, np.int64).reshape(rules, items),
+        limit_usage=np.asarray(takes, np.int64).reshape(len(takes), options + 1),
         limits=np.asarray([draw(st.integers(0, 2))] * len(takes), np.int64),
-        fee=draw(st.sampled_from((0.0, 0.001))),
+        node_fee=draw(st.sampled_from((0.0, 0.001))),
     )
-    alone = [(Node(options, ((item, 1),)), count) for item, count in enumerate(counts)]
-    return instance, packing(alone)
+    alone = [(PackedNode(options, ((item, 1),)), count) for item, count in enumerate(counts)]
+    return instance, merge_equal_nodes(alone)
 
 
-def least(instance: Instance) -> float:
+def least(instance: PackingInstance) -> float:
     """What the cheapest packing costs: all of them are tried. For one limit at most, of which a node takes one."""
     pods = [item for item, count in enumerate(instance.counts.tolist()) for _ in range(count)]
-    takes = instance.takes.sum(axis=0)
+    takes = instance.limit_usage.sum(axis=0)
     room = int(instance.limits.sum()) if len(instance.limits) else 0
     best = float("inf")
     for parts in _partitions(len(pods)):
@@ -111,7 +120,7 @@ def least(instance: Instance) -> float:
             contents = np.zeros(instance.items, np.int64)
             for at in part:
                 contents[pods[at]] += 1
-            able = np.flatnonzero(holds(instance, np.arange(instance.options), contents)).tolist()
+            able = np.flatnonzero(options_holding(instance, np.arange(instance.options), contents)).tolist()
             choices.append(
                 [(min((instance.prices[o] for o in able if takes[o] == each), default=np.inf), each) for each in (0, 1)]
             )

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
 
-from shoal.kinds.definitions import definition, definition_of
+from shoal.kinds.builtin_schemas import builtin_schema, schema_name
 from tests.real.differential.asking import Ask, Object, Story
 from tests.real.differential.kinds import APPLY, JSON_PATCH, MERGE, NAMESPACE, STRATEGIC, TABLE, Kind, kinds
 from tests.serving import widget_definition
@@ -50,7 +50,7 @@ def _schema(kind: Kind) -> Object:
     if kind.custom:
         found: Object = widget_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
         return found
-    return definition(definition_of(kind.group, kind.version, kind.kind))
+    return builtin_schema(schema_name(kind.group, kind.version, kind.kind))
 
 
 def _create(kind: Kind, schema: Object, dice: random.Random) -> Ask:
@@ -192,5 +192,5 @@ def resolved(schema: Object) -> Object:
             return resolved(part)
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        return {**resolved(definition(name)), "$name": name}
+        return {**resolved(builtin_schema(name)), "$name": name}
     return schema

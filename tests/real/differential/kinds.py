@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from shoal.kinds.builtin import profile
+from shoal.kinds.catalogue import profile_builtins
 from tests.apiserver.kind_samples import samples
 from tests.real.differential.asking import Ask, Object, Story
 from tests.serving import widget_definition
@@ -73,7 +73,7 @@ def kinds() -> tuple[Kind, ...]:
     """Definitions come from one place; samples are never changed."""
     found = samples()
     made = []
-    for each in profile("cluster"):
+    for each in profile_builtins("cluster"):
         if not {"create", "update"} <= set(each.verbs) or each.group in NOT_STORED:
             continue
         key = f"{each.plural}.{each.group}" if each.group else each.plural
@@ -81,7 +81,14 @@ def kinds() -> tuple[Kind, ...]:
         subresources = tuple(part.name for part in each.subresources)
         made.append(
             Kind(
-                each.group, each.version, each.plural, each.kind, each.namespaced, subresources, sample, each.selectable
+                each.group,
+                each.version,
+                each.plural,
+                each.kind,
+                each.namespaced,
+                subresources,
+                sample,
+                each.selectable_fields,
             )
         )
     widget = {"spec": {"size": 2, "color": "red", "parts": [{"name": "a", "count": 1}]}}

@@ -6,7 +6,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterator
 
-from shoal.apiserver.issuing import new_authority
+from shoal.apiserver.pki.sign import new_ca
 from tests.apiserver.kind_samples import signing_request
 from tests.real.differential.asking import Ask, Object, Story
 from tests.real.differential.kinds import MERGE, NAMESPACE
@@ -112,7 +112,7 @@ def _given() -> Iterator[Ask]:
     path = f"{REQUESTS}/given"
     head = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "given", "labels": {"a": "b"}}}  # fmt: skip
     yield Ask("POST", REQUESTS, {**head, "spec": spec})
-    certificate, key = new_authority(1.7e9, 2.7e9)
+    certificate, key = new_ca(1.7e9, 2.7e9)
     texts = (b"x", key, certificate + key, certificate.replace(b"-----\n", b"-----\nA: b\n\n", 1), b"x\n" + certificate)
     yield Ask("PATCH", f"{path}/approval", {"status": {"conditions": [{"type": "Approved", "status": "True"}]}}, MERGING)  # fmt: skip
     for text in (*texts, certificate + b"\n" + certificate, certificate):

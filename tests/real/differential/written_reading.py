@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shoal.kinds.builtin import profile
+from shoal.kinds.catalogue import profile_builtins
 from tests.real.differential.asking import Ask, Story
 from tests.real.differential.kinds import MERGE, NAMESPACE, PARTIAL, PROTOBUF, TABLE
 from tests.serving import config_map, widget
@@ -16,7 +16,9 @@ PAGED = f"{MAPS}?{CHOSEN}"
 
 
 def stories() -> Iterator[Story]:
-    for path in sorted({f"/apis/{each.api_version}" if each.group else "/api/v1" for each in profile("cluster")}):
+    for path in sorted(
+        {f"/apis/{each.api_version}" if each.group else "/api/v1" for each in profile_builtins("cluster")}
+    ):
         yield Story(f"discovery: {path}", (Ask("GET", path),))
         if path != "/api/v1":
             yield Story(f"discovery: group {path}", (Ask("GET", path.rpartition("/")[0]),))

@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from shoal.apiserver.admission.parameters import Misconfigured, param_resource, parameters
-from shoal.apiserver.admission.question import Question
-from shoal.apiserver.admission.shown import Form
-from shoal.apiserver.policies.configurations import Aim, Concerned
-from shoal.apiserver.registry import Resource
+from shoal.apiserver.admission.attributes import AdmissionAttributes
+from shoal.apiserver.admission.parameters import ConfigurationError, find_parameters, param_resource
+from shoal.apiserver.admission.projection import Projection
+from shoal.apiserver.registry.policy_source import MatchedPolicy, MatchedRules
+from shoal.apiserver.registry.registry import Resource
 from shoal.clock import Clock
-from shoal.kinds.policies import Undecided
+from shoal.kinds.admissionregistration.policies import MatchError
 from shoal.objects.errors import Cause, Forbidden, Invalid, StatusError, TooLarge, Unauthorized
 
 if TYPE_CHECKING:
-    from shoal.kinds.policies.evaluation import Inputs
-    from shoal.kinds.policies.reading import Binding, Policy
-    from shoal.kinds.policies.validating import Denial, Verdict
+    from shoal.kinds.admissionregistration.policies.compilation import AdmissionPolicy, PolicyBinding
+    from shoal.kinds.admissionregistration.policies.evaluation import EvaluationInputs
+    from shoal.kinds.admissionregistration.policies.validating import PolicyDecision, PolicyDenial
 
 Object = dict[str, Any]
 
-LONG = 0.01
+YIELD_AFTER_SECONDS = 0.01
 """Seconds one write may block the event loop."""
-FAILURE = "validation.policy.admission.k8s.io/validation_failure"
+VALIDATION_FAILURE_KEY = "validation.policy.admission.k8s.io/validation_failure"
 _REASONS: dict[str, type[StatusError]] = {
     "Forbidden": Forbidden,
     "Unauthorized": Unauthorized,
@@ -39,81 +39,90 @@ _REASONS: dict[str, type[StatusError]] = {
 }
 
 
-class _Asked(NamedTuple):
-    binding: Binding
-    shown: Resource
+class _BoundPolicy(NamedTuple):
+    binding: PolicyBinding
+    resource: Resource
     params: list[Object | None]
 
 
-class _Broken(NamedTuple):
+class _MisconfiguredPolicy(NamedTuple):
     """A policy or binding that cannot be evaluated."""
 
-    binding: Binding | None
-    said: str
+    binding: PolicyBinding | None
+    message: str
 
 
-async def validate(
-    question: Question, policies: tuple[Concerned, ...], new: Object | None, old: Object | None, form: Form
+async def validate_policies(
+    attributes: AdmissionAttributes,
+    policies: tuple[MatchedPolicy, ...],
+    new: Object | None,
+    old: Object | None,
+    projection: Projection,
 ) -> None:
     """Raises the first denial. Further denials only reach the audit log."""
-    refusals: list[tuple[Policy, Binding | None, str, str]] = []
-    for concerned in policies:
-        policy = concerned.policy
+    refusals: list[tuple[AdmissionPolicy, PolicyBinding | None, str, str]] = []
+    for matched in policies:
+        policy = matched.policy
         annotations: dict[str, list[str]] = {}
-        for asked in await _asked(question, concerned, new, old, form):
-            if isinstance(asked, _Broken):
+        for invocation in await _bound_policies(attributes, matched, new, old, projection):
+            if isinstance(invocation, _MisconfiguredPolicy):
                 if not policy.fails_open:
-                    refusals.append((policy, asked.binding, asked.said, ""))
+                    refusals.append((policy, invocation.binding, invocation.message, ""))
                 continue
-            for params in asked.params:
-                verdict = await _verdict(question, policy, asked.shown, params, new, old, form)
+            for params in invocation.params:
+                decision = await _evaluate(attributes, policy, invocation.resource, params, new, old, projection)
                 refusals += [
-                    (policy, asked.binding, *said) for said in _acted(question, policy, asked.binding, verdict)
+                    (policy, invocation.binding, *denial)
+                    for denial in _apply_actions(attributes, policy, invocation.binding, decision)
                 ]
-                for key, value in verdict.annotations:
+                for key, value in decision.audit_annotations:
                     if value not in annotations.setdefault(key, []):
                         annotations[key].append(value)
         for key, values in annotations.items():
-            question.annotate(f"{policy.name}/{key}", ", ".join(values))
+            attributes.annotate(f"{policy.name}/{key}", ", ".join(values))
     if refusals:
-        raise _refused(question, new, old, *refusals[0])
+        raise _denied_error(attributes, new, old, *refusals[0])
 
 
-async def _verdict(
-    question: Question,
-    policy: Policy,
-    shown: Resource,
+async def _evaluate(
+    attributes: AdmissionAttributes,
+    policy: AdmissionPolicy,
+    resource: Resource,
     params: Object | None,
     new: Object | None,
     old: Object | None,
-    form: Form,
-) -> Verdict:
-    from shoal.kinds.policies.validating import Verdict, validated  # noqa: PLC0415 - see `policies.configurations`
+    projection: Projection,
+) -> PolicyDecision:
+    from shoal.kinds.admissionregistration.policies.validating import PolicyDecision, evaluate_policy  # noqa: PLC0415 - see `policies.configurations`
 
-    verdict = Verdict()
-    inputs = await _inputs(question, shown, params, new, old, form)
-    pace = _Pace(question.core.clock)
-    for _ in validated(policy, inputs, verdict):
-        await pace.kept()
-    return verdict
+    decision = PolicyDecision()
+    inputs = await _inputs(attributes, resource, params, new, old, projection)
+    yield_timer = _YieldTimer(attributes.server.clock)
+    for _ in evaluate_policy(policy, inputs, decision):
+        await yield_timer.maybe_yield()
+    return decision
 
 
-def _acted(question: Question, policy: Policy, binding: Binding, verdict: Verdict) -> Iterator[tuple[str, str]]:
+def _apply_actions(
+    attributes: AdmissionAttributes, policy: AdmissionPolicy, binding: PolicyBinding, decision: PolicyDecision
+) -> Iterator[tuple[str, str]]:
     """Yields message and reason of each denial. Applies the Audit and Warn actions."""
-    for denial in verdict.denials:
+    for denial in decision.denials:
         if "Deny" in binding.actions:
             yield denial.message, denial.reason
         if "Audit" in binding.actions:
-            _record(question, policy, binding, denial)
+            _record_audit(attributes, policy, binding, denial)
         if "Warn" in binding.actions:
-            who = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
-            question.call.warnings.append(f"Validation failed for {who}: {denial.message}")
-    for said in verdict.failures:
-        yield said, ""
+            policy_text = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
+            attributes.ctx.warnings.append(f"Validation failed for {policy_text}: {denial.message}")
+    for failure in decision.audit_annotation_errors:
+        yield failure, ""
 
 
-def _record(question: Question, policy: Policy, binding: Binding, denial: Denial) -> None:
-    if FAILURE in (question.call.annotations or {}):
+def _record_audit(
+    attributes: AdmissionAttributes, policy: AdmissionPolicy, binding: PolicyBinding, denial: PolicyDenial
+) -> None:
+    if VALIDATION_FAILURE_KEY in (attributes.ctx.audit_annotations or {}):
         return  # there is one annotation, and the first failure keeps it
     failure = {
         "message": denial.message,
@@ -125,21 +134,21 @@ def _record(question: Question, policy: Policy, binding: Binding, denial: Denial
     text = json.dumps([failure], separators=(",", ":"), ensure_ascii=False)
     for char, escape in (("&", "\\u0026"), ("<", "\\u003c"), (">", "\\u003e")):
         text = text.replace(char, escape)
-    question.annotate(FAILURE, text)
+    attributes.annotate(VALIDATION_FAILURE_KEY, text)
 
 
-def _refused(
-    question: Question,
+def _denied_error(
+    attributes: AdmissionAttributes,
     new: Object | None,
     old: Object | None,
-    policy: Policy,
-    binding: Binding | None,
-    said: str,
+    policy: AdmissionPolicy,
+    binding: PolicyBinding | None,
+    detail: str,
     reason: str,
 ) -> StatusError:
     by = f" with binding '{binding.name}'" if binding is not None else ""
-    message = f"ValidatingAdmissionPolicy '{policy.name}'{by} denied request: {said}"
-    resource, name = question.call.resource, _name(question, new, old)
+    message = f"ValidatingAdmissionPolicy '{policy.name}'{by} denied request: {detail}"
+    resource, name = attributes.ctx.resource, _object_name(attributes, new, old)
     return _REASONS.get(reason, Invalid)(
         f'{resource.group_resource} "{name}" is forbidden: {message}',
         name=name,
@@ -149,20 +158,22 @@ def _refused(
     )
 
 
-def _name(question: Question, new: Object | None, old: Object | None) -> str:
+def _object_name(attributes: AdmissionAttributes, new: Object | None, old: Object | None) -> str:
     """The object's name in errors: it may have none yet."""
     metadata = (new or {}).get("metadata") or {}
-    return question.name(new, old) or metadata.get("name") or metadata.get("generateName") or "Unknown"
+    return attributes.name(new, old) or metadata.get("name") or metadata.get("generateName") or "Unknown"
 
 
-class Mutating:
+class MutatingPolicies:
     """The mutating policies of one write. The second round is for policies with reinvocation."""
 
-    def __init__(self, question: Question, policies: tuple[Concerned, ...]) -> None:
-        self._question, self._policies = question, policies
-        self._again: set[tuple[str, str, str]] = set()
+    def __init__(self, attributes: AdmissionAttributes, policies: tuple[MatchedPolicy, ...]) -> None:
+        self._question, self._policies = attributes, policies
+        self._reinvocable: set[tuple[str, str, str]] = set()
 
-    async def round(self, new: Object | None, old: Object | None, form: Form, turn: int) -> tuple[Object | None, bool]:
+    async def run_round(
+        self, new: Object | None, old: Object | None, projection: Projection, round_index: int
+    ) -> tuple[Object | None, bool]:
         """Returns the mutated object and whether it changed."""
         if new is None:
             return new, False
@@ -170,82 +181,92 @@ class Mutating:
         refusals: list[tuple[str, str]] = []
         # Matching uses the object as it came: a mutation by one policy does not exclude the next.
         invocations = [
-            (concerned.policy, asked)
-            for concerned in self._policies
-            for asked in await _asked(self._question, concerned, new, old, form)
+            (matched.policy, invocation)
+            for matched in self._policies
+            for invocation in await _bound_policies(self._question, matched, new, old, projection)
         ]
-        for policy, asked in invocations:
-            if isinstance(asked, _Broken):
+        for policy, invocation in invocations:
+            if isinstance(invocation, _MisconfiguredPolicy):
                 if not policy.fails_open:
-                    refusals.append((_denied(policy, asked.binding, asked.said), ""))
+                    refusals.append((_denial_message(policy, invocation.binding, invocation.message), ""))
                 continue
-            for params in asked.params:
+            for params in invocation.params:
                 metadata = (params or {}).get("metadata") or {}
-                key = policy.name, asked.binding.name, f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-                if turn and key not in self._again:
+                key = (
+                    policy.name,
+                    invocation.binding.name,
+                    f"{metadata.get('namespace', '')}/{metadata.get('name', '')}",
+                )
+                if round_index and key not in self._reinvocable:
                     continue
-                made, wrong = await self._applied(policy, asked.shown, params, new, old, form, key)
+                mutated_object, errors = await self._apply_policy(
+                    policy, invocation.resource, params, new, old, projection, key
+                )
                 if not policy.fails_open:
-                    refusals += [(_denied(policy, asked.binding, said), "Invalid") for said in wrong]
-                if made is not None:
-                    new, changed = made, True
+                    refusals += [(_denial_message(policy, invocation.binding, error), "Invalid") for error in errors]
+                if mutated_object is not None:
+                    new, changed = mutated_object, True
         if refusals:
-            raise self._refusal(new, old, refusals)
+            raise self._denied_error(new, old, refusals)
         return new, changed
 
-    async def _applied(
+    async def _apply_policy(
         self,
-        policy: Policy,
-        shown: Resource,
+        policy: AdmissionPolicy,
+        resource: Resource,
         params: Object | None,
         new: Object,
         old: Object | None,
-        form: Form,
+        projection: Projection,
         key: tuple[str, str, str],
     ) -> tuple[Object | None, list[str]]:
         """Returns the object after all mutations of the policy (None if unchanged) and the errors of failed
         mutations.
         """
-        from shoal.kinds.policies.evaluation import conditions_met  # noqa: PLC0415
-        from shoal.kinds.policies.mutating import Failed, mutated  # noqa: PLC0415
+        from shoal.kinds.admissionregistration.policies.evaluation import all_conditions_met  # noqa: PLC0415
+        from shoal.kinds.admissionregistration.policies.mutating import MutationError, apply_mutation  # noqa: PLC0415
 
-        question, compiled = self._question, policy.compiled
-        inputs = await _inputs(question, shown, params, new, old, form)
+        question, compiled = self._question, policy.expressions
+        inputs = await _inputs(question, resource, params, new, old, projection)
         try:
-            if not conditions_met(compiled.conditions, inputs, compiled.variables):
+            if not all_conditions_met(compiled.match_conditions, inputs, compiled.variables):
                 return None, []
-        except Undecided as error:
+        except MatchError as error:
             return None, [] if policy.fails_open else [str(error)]
-        if policy.reinvoked:
-            self._again.add(key)
-        assert inputs.object is not None
-        first = seen = inputs.object
-        wrong: list[str] = []
-        pace = _Pace(question.core.clock)
+        if policy.reinvoke_if_needed:
+            self._reinvocable.add(key)
+        assert inputs.new_object is not None
+        first = current = inputs.new_object
+        errors: list[str] = []
+        yield_timer = _YieldTimer(question.server.clock)
         for kind, expression in compiled.mutations:
-            await pace.kept()
+            await yield_timer.maybe_yield()
             try:
-                root = shown.model().types.root if form.typed else None
-                made = mutated(kind, expression, compiled.variables, inputs._replace(object=seen), root)
-            except Failed as error:
-                wrong.append(str(error))
+                root = resource.kind_schema().types.root if projection.typed else None
+                changed = apply_mutation(
+                    kind, expression, compiled.variables, inputs._replace(new_object=current), root
+                )
+            except MutationError as error:
+                errors.append(str(error))
                 continue
-            if made is not None:
+            if changed is not None:
                 # A copy: pruning and defaulting must not change the previous object.
-                made = orjson.loads(orjson.dumps(made))
-                who = f"MutatingAdmissionPolicy '{policy.name}'"
-                question.settled(shown, made, who, seen, form, strict=kind == "JSONPatch")
-                seen = made
-        if seen is first or seen == first:
-            return None, wrong
-        return form.take(new, await question.converted(question.call.resource, seen, form)), wrong
+                changed = orjson.loads(orjson.dumps(changed))
+                policy_text = f"MutatingAdmissionPolicy '{policy.name}'"
+                question.decode_patched(resource, changed, policy_text, current, projection, strict=kind == "JSONPatch")
+                current = changed
+        if current is first or current == first:
+            return None, errors
+        return projection.merge_back(
+            new, await question.convert_object(question.ctx.resource, current, projection)
+        ), errors
 
-    def _refusal(self, new: Object | None, old: Object | None, refusals: list[tuple[str, str]]) -> StatusError:
-        resource = self._question.call.resource
+    def _denied_error(self, new: Object | None, old: Object | None, refusals: list[tuple[str, str]]) -> StatusError:
+        resource = self._question.ctx.resource
         message, reason = refusals[0]
         return Forbidden(
             message,
-            name=_name(self._question, new, old),
+            name=_object_name(self._question, new, old),
             group=resource.group,
             kind=resource.plural,
             causes=[Cause("", said) for said, _ in refusals],
@@ -253,69 +274,83 @@ class Mutating:
         )
 
 
-def _denied(policy: Policy, binding: Binding | None, said: str) -> str:
+def _denial_message(policy: AdmissionPolicy, binding: PolicyBinding | None, detail: str) -> str:
     if binding is None:
-        return f'policy "{policy.name}" denied request: {said}'
-    return f"policy '{policy.name}' with binding '{binding.name}' denied request: {said}"
+        return f'policy "{policy.name}" denied request: {detail}'
+    return f"policy '{policy.name}' with binding '{binding.name}' denied request: {detail}"
 
 
-async def _asked(
-    question: Question, concerned: Concerned, new: Object | None, old: Object | None, form: Form
-) -> list[_Asked | _Broken]:
+async def _bound_policies(
+    attributes: AdmissionAttributes,
+    matched: MatchedPolicy,
+    new: Object | None,
+    old: Object | None,
+    projection: Projection,
+) -> list[_BoundPolicy | _MisconfiguredPolicy]:
     """The bindings that match the write, each with its parameters. None stands for no parameter."""
-    policy, core, call = concerned.policy, question.core, question.call
+    policy, core, call = matched.policy, attributes.server, attributes.ctx
     if new is not None:
-        new = form.show(new)
-    shown = _meant(question, concerned.aim, new, old)
-    if shown is None:
+        new = projection.project(new)
+    resource = _matched_resource(attributes, matched.rules, new, old)
+    if resource is None:
         return []
-    kind: Resource | None = None
+    param_kind: Resource | None = None
     if policy.param_kind is not None:
         try:
-            kind = param_resource(core.clusters.registry(call.cluster), policy.param_kind)
-        except Misconfigured as error:
-            return [_Broken(None, f"failed to configure policy: {error}")]
-    found: list[_Asked | _Broken] = []
-    namespace = question.namespace(question.name(new, old))
-    for binding, aim in concerned.bindings:
-        if aim is not None and _meant(question, aim, new, old) is None:
+            param_kind = param_resource(core.clusters.registry(call.cluster), policy.param_kind)
+        except ConfigurationError as error:
+            return [_MisconfiguredPolicy(None, f"failed to configure policy: {error}")]
+    invocations: list[_BoundPolicy | _MisconfiguredPolicy] = []
+    namespace = attributes.request_namespace(attributes.name(new, old))
+    for binding, rules in matched.bindings:
+        if rules is not None and _matched_resource(attributes, rules, new, old) is None:
             continue
         params: list[Object | None] = [None]
-        if kind is not None and binding.params is not None:
+        if param_kind is not None and binding.param_ref is not None:
             try:
-                params = [*await parameters(core, call.target.cluster, kind, binding.params, namespace)]
-            except Misconfigured as error:
-                found.append(_Broken(binding, f"failed to configure binding: {error}"))
+                params = [*await find_parameters(core, call.info.cluster, param_kind, binding.param_ref, namespace)]
+            except ConfigurationError as error:
+                invocations.append(_MisconfiguredPolicy(binding, f"failed to configure binding: {error}"))
                 continue
-        found.append(_Asked(binding, shown, params))
-    return found
+        invocations.append(_BoundPolicy(binding, resource, params))
+    return invocations
 
 
-def _meant(question: Question, aim: Aim, new: Object | None, old: Object | None) -> Resource | None:
-    if not question.selected(aim.match.namespaces, aim.match.objects, new, old):
+def _matched_resource(
+    attributes: AdmissionAttributes, rules: MatchedRules, new: Object | None, old: Object | None
+) -> Resource | None:
+    if not attributes.matches_selectors(rules.match.namespace_selector, rules.match.object_selector, new, old):
         return None
-    return aim.shown(question.name(new, old))
+    return rules.resource_for(attributes.name(new, old))
 
 
 async def _inputs(
-    question: Question, shown: Resource, params: Object | None, new: Object | None, old: Object | None, form: Form
-) -> Inputs:
-    from shoal.kinds.policies.evaluation import Inputs  # noqa: PLC0415
+    attributes: AdmissionAttributes,
+    resource: Resource,
+    params: Object | None,
+    new: Object | None,
+    old: Object | None,
+    projection: Projection,
+) -> EvaluationInputs:
+    from shoal.kinds.admissionregistration.policies.evaluation import EvaluationInputs  # noqa: PLC0415
 
-    seen, before = await question.seen(shown, new, form), await question.seen(shown, old, form)
-    request, namespace = question.request(shown, seen, before), question.namespace_object
-    return Inputs(seen, before, request, namespace, question.ask, params)
+    new_object, old_object = (
+        await attributes.versioned_object(resource, new, projection),
+        await attributes.versioned_object(resource, old, projection),
+    )
+    request, namespace = attributes.admission_request(resource, new_object, old_object), attributes.namespace_object
+    return EvaluationInputs(new_object, old_object, request, namespace, attributes.cel_authorizer, params)
 
 
-class _Pace:
+class _YieldTimer:
     """Yields during a long evaluation: other requests get as much time as it took."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._began = clock.monotonic()
+        self._started = clock.monotonic()
 
-    async def kept(self) -> None:
-        took = self._clock.monotonic() - self._began
-        if took > LONG:
-            await asyncio.sleep(took)
-            self._began = self._clock.monotonic()
+    async def maybe_yield(self) -> None:
+        elapsed = self._clock.monotonic() - self._started
+        if elapsed > YIELD_AFTER_SECONDS:
+            await asyncio.sleep(elapsed)
+            self._started = self._clock.monotonic()

@@ -1,7 +1,7 @@
 """The audit log: one audit.k8s.io/v1 Event per request. Off unless a file is configured."""
 
-from shoal.apiserver.audit.settings import AuditSettings, open_audit
-from shoal.apiserver.audit.trail import HEADER as AUDIT_ID
-from shoal.apiserver.audit.trail import Audit, Record, audit_id
+from shoal.apiserver.audit.config import AuditConfig, open_auditor
+from shoal.apiserver.audit.event import AUDIT_ID_HEADER as AUDIT_ID
+from shoal.apiserver.audit.event import AuditContext, Auditor, audit_id_of
 
-__all__ = ["AUDIT_ID", "Audit", "AuditSettings", "Record", "audit_id", "open_audit"]
+__all__ = ["AUDIT_ID", "AuditConfig", "AuditContext", "Auditor", "audit_id_of", "open_auditor"]

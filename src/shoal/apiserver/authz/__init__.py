@@ -2,6 +2,6 @@
 escalation check.
 """
 
-from shoal.apiserver.authz.rbac import Attributes, Authorizer, Decision, RoleSource, forbidden
+from shoal.apiserver.authz.rbac import Attributes, AuthorizationDecision, Authorizer, RoleGetter, forbidden
 
-__all__ = ["Attributes", "Authorizer", "Decision", "RoleSource", "forbidden"]
+__all__ = ["Attributes", "AuthorizationDecision", "Authorizer", "RoleGetter", "forbidden"]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from shoal.apiserver.authn import User
+from shoal.apiserver.authn.authenticator import User
 from shoal.apiserver.authz.rbac import Attributes, Authorizer, forbidden_object
-from shoal.apiserver.authz.rules import Rule, describe, missing_rules, quoted, quoted_list
-from shoal.kinds.rbac import GROUP
+from shoal.apiserver.authz.rules import Rule, describe, missing_rules, quote, quote_list
+from shoal.kinds.rbac.rbac import GROUP
 
 Object = Mapping[str, Any]
 
@@ -35,9 +35,9 @@ def check_escalation(
     `request` gives cluster, resource (`roles`, `clusterroles`, `rolebindings`, `clusterrolebindings`), namespace and,
     if the URL has one, name. Other resources pass.
     """
-    if request.group != GROUP or request.subresource or user.privileged_in(request.cluster):
+    if request.group != GROUP or request.subresource or user.is_privileged_in(request.cluster):
         return
-    if old is not None and _only_for_the_collector(obj, old):
+    if old is not None and _only_gc_fields_changed(obj, old):
         return
     if request.resource in ("roles", "clusterroles"):
         _check_role(authorizer, user, request, obj, old)
@@ -48,11 +48,11 @@ def check_escalation(
 def _check_role(authorizer: Authorizer, user: User, request: Attributes, obj: Object, old: Object | None) -> None:
     if authorizer.authorize(user, request._replace(verb="escalate", version="*", path="")).allowed:
         return
-    _confirm(authorizer, user, request, obj, obj.get("rules") or ())
-    aggregates = _aggregates(obj) or (old is not None and _aggregates(old))
-    if aggregates and missing_rules(authorizer.held(user, request.cluster, "").bare, _FULL_AUTHORITY):
-        said = "must have cluster-admin privileges to use the aggregationRule"
-        raise forbidden_object(GROUP, request.resource, _name(obj), said)
+    _check_rules_held(authorizer, user, request, obj, obj.get("rules") or ())
+    aggregates = _has_aggregation_rule(obj) or (old is not None and _has_aggregation_rule(old))
+    if aggregates and missing_rules(authorizer.rules_for(user, request.cluster, "").policy_rules, _FULL_AUTHORITY):
+        message = "must have cluster-admin privileges to use the aggregationRule"
+        raise forbidden_object(GROUP, request.resource, _name_of(obj), message)
 
 
 def _check_binding(authorizer: Authorizer, user: User, request: Attributes, obj: Object) -> None:
@@ -70,33 +70,37 @@ def _check_binding(authorizer: Authorizer, user: User, request: Attributes, obj:
         )
         if authorizer.authorize(user, bind).allowed:
             return
-    _confirm(authorizer, user, request, obj, authorizer.role_rules(request.cluster, role_ref, request.namespace))
+    _check_rules_held(
+        authorizer, user, request, obj, authorizer.role_rules(request.cluster, role_ref, request.namespace)
+    )
 
 
-def _confirm(authorizer: Authorizer, user: User, request: Attributes, obj: Object, wanted: Iterable[Rule]) -> None:
-    held = authorizer.held(user, request.cluster, request.namespace)
-    missing = missing_rules(held.bare, wanted)
+def _check_rules_held(
+    authorizer: Authorizer, user: User, request: Attributes, obj: Object, granted: Iterable[Rule]
+) -> None:
+    user_rules = authorizer.rules_for(user, request.cluster, request.namespace)
+    missing = missing_rules(user_rules.policy_rules, granted)
     if not missing:
         return
-    said = (
-        f"user {quoted(user.name)} (groups={quoted_list(user.groups)}) is attempting to grant RBAC permissions "
+    message = (
+        f"user {quote(user.name)} (groups={quote_list(user.groups)}) is attempting to grant RBAC permissions "
         "not currently held:\n" + "\n".join(describe(missing))
     )
-    if held.error:
-        said += f"; resolution errors: [{held.error}]"
-    raise forbidden_object(GROUP, request.resource, _name(obj), said)
+    if user_rules.error:
+        message += f"; resolution errors: [{user_rules.error}]"
+    raise forbidden_object(GROUP, request.resource, _name_of(obj), message)
 
 
-def _name(obj: Object) -> str:
+def _name_of(obj: Object) -> str:
     name: str = (obj.get("metadata") or {}).get("name", "")
     return name
 
 
-def _aggregates(role: Object) -> bool:
+def _has_aggregation_rule(role: Object) -> bool:
     return bool((role.get("aggregationRule") or {}).get("clusterRoleSelectors"))
 
 
-def _only_for_the_collector(obj: Object, old: Object) -> bool:
+def _only_gc_fields_changed(obj: Object, old: Object) -> bool:
     """Reports whether only fields of garbage collection changed: it must work without holding the rules."""
 
     def rest(value: Object) -> dict[str, Any]:

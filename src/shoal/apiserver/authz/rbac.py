@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from shoal.apiserver.authn import User
-from shoal.apiserver.authz.rules import Rule, matches_path, matches_resource, quoted, strings
-from shoal.kinds.rbac import GROUP
+from shoal.apiserver.authn.authenticator import User
+from shoal.apiserver.authz.rules import Rule, matches_path, matches_resource, quote, strings
+from shoal.kinds.rbac.rbac import GROUP
 from shoal.objects.errors import Forbidden, InternalError, NotFound
 
 Object = Mapping[str, Any]
@@ -21,7 +21,7 @@ MAX_DECISIONS = 65_536
 MAX_RULE_SETS = 8_192
 
 
-class RoleSource(Protocol):
+class RoleGetter(Protocol):
     """Provides the RBAC objects of every logical cluster, as wire dicts."""
 
     def cluster_role_bindings(self, cluster: str) -> Sequence[Object]: ...
@@ -54,13 +54,13 @@ class Attributes(NamedTuple):
     """The label selector, likewise."""
 
 
-class Decision(NamedTuple):
+class AuthorizationDecision(NamedTuple):
     allowed: bool
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class UserRules:
     """The rules of a user in a namespace, each with the text that names its source."""
 
     generation: int
@@ -68,7 +68,7 @@ class Held:
     errors: tuple[str, ...]
 
     @property
-    def bare(self) -> list[Rule]:
+    def policy_rules(self) -> list[Rule]:
         return [rule for rule, _ in self.rules]
 
     @property
@@ -78,111 +78,117 @@ class Held:
         return unique[0] if len(unique) == 1 else "[" + ", ".join(unique) + "]" if unique else ""
 
 
-class _Verdict(NamedTuple):
+class _CachedDecision(NamedTuple):
     """The cached decision of one question for every object name."""
 
     generation: int
-    named: Mapping[str, Decision]
-    otherwise: Decision
+    by_name: Mapping[str, AuthorizationDecision]
+    default: AuthorizationDecision
 
 
-Opinion = Callable[[User, Attributes], Decision | None]
+PartialAuthorizer = Callable[[User, Attributes], AuthorizationDecision | None]
 """An authorizer for some users. Returns None for all others."""
 
 
 class Authorizer:
-    def __init__(self, source: RoleSource, beside: Opinion | None = None) -> None:
+    def __init__(self, roles: RoleGetter, special_users: PartialAuthorizer | None = None) -> None:
         """A request that `special_users` allows is allowed. RBAC may still allow what it denies."""
-        self._source = source
-        self._beside = beside
-        self._verdicts: dict[str, dict[tuple[object, ...], _Verdict]] = {}
-        self._held: dict[str, dict[tuple[object, ...], Held]] = {}
+        self._roles = roles
+        self._special_users = special_users
+        self._decision_cache: dict[str, dict[tuple[object, ...], _CachedDecision]] = {}
+        self._rules_cache: dict[str, dict[tuple[object, ...], UserRules]] = {}
         """Both caches are by cluster. `_cached_decisions` and `_cached_rule_sets` count them over all clusters."""
-        self._decisions = self._rule_sets = 0
+        self._cached_decisions = self._cached_rule_sets = 0
 
-    def authorize(self, user: User, attributes: Attributes) -> Decision:
+    def authorize(self, user: User, attributes: Attributes) -> AuthorizationDecision:
         cluster, verb, group, _, resource, subresource, namespace, name, path, _, _ = attributes
         if user.cluster != cluster and not user.crosses_clusters:
-            return _STRANGER
+            return _OTHER_CLUSTER
         if user.privileged:
             return _ALLOWED
-        said = self._beside(user, attributes) if self._beside is not None else None
-        if said is not None and said.allowed:
-            return said
+        special = self._special_users(user, attributes) if self._special_users is not None else None
+        if special is not None and special.allowed:
+            return special
         key = (user.subject, verb, group, resource, subresource, namespace, "" if resource else path)
-        known = self._verdicts.get(cluster)
-        verdict = known.get(key) if known is not None else None
-        if verdict is None or verdict.generation != self._source.generation(cluster):
-            if verdict is None:
-                self._decisions += 1
-            verdict = self._judge(user, attributes)
-            if self._decisions > MAX_DECISIONS:
-                self._verdicts.clear()
-                self._decisions = 1
-            self._verdicts.setdefault(cluster, {})[key] = verdict
-        decision = verdict.named.get(name, verdict.otherwise)
-        return decision if decision.allowed or said is None else said
+        cached = self._decision_cache.get(cluster)
+        cached_decision = cached.get(key) if cached is not None else None
+        if cached_decision is None or cached_decision.generation != self._roles.generation(cluster):
+            if cached_decision is None:
+                self._cached_decisions += 1
+            cached_decision = self._evaluate(user, attributes)
+            if self._cached_decisions > MAX_DECISIONS:
+                self._decision_cache.clear()
+                self._cached_decisions = 1
+            self._decision_cache.setdefault(cluster, {})[key] = cached_decision
+        decision = cached_decision.by_name.get(name, cached_decision.default)
+        return decision if decision.allowed or special is None else special
 
     def forget(self, cluster: str) -> None:
         """Drops the cached decisions of a cluster."""
-        self._decisions -= len(self._verdicts.pop(cluster, ()))
-        self._rule_sets -= len(self._held.pop(cluster, ()))
+        self._cached_decisions -= len(self._decision_cache.pop(cluster, ()))
+        self._cached_rule_sets -= len(self._rules_cache.pop(cluster, ()))
 
-    def held(self, user: User, cluster: str, namespace: str) -> Held:
+    def rules_for(self, user: User, cluster: str, namespace: str) -> UserRules:
         """The rules that apply to the user there. A user of another cluster has none."""
-        generation = self._source.generation(cluster)
+        generation = self._roles.generation(cluster)
         key = (user.subject, namespace)
-        known = self._held.get(cluster)
-        held = known.get(key) if known is not None else None
-        if held is None or held.generation != generation:
-            if held is None:
-                self._rule_sets += 1
-            held = self._resolve(user, cluster, namespace, generation)
-            if self._rule_sets > MAX_RULE_SETS:
-                self._held.clear()
-                self._rule_sets = 1
-            self._held.setdefault(cluster, {})[key] = held
-        return held
+        cached = self._rules_cache.get(cluster)
+        user_rules = cached.get(key) if cached is not None else None
+        if user_rules is None or user_rules.generation != generation:
+            if user_rules is None:
+                self._cached_rule_sets += 1
+            user_rules = self._resolve_rules(user, cluster, namespace, generation)
+            if self._cached_rule_sets > MAX_RULE_SETS:
+                self._rules_cache.clear()
+                self._cached_rule_sets = 1
+            self._rules_cache.setdefault(cluster, {})[key] = user_rules
+        return user_rules
 
     def role_rules(self, cluster: str, role_ref: Object, namespace: str) -> Sequence[Rule]:
         """The rules of the role a binding refers to."""
         kind, name = role_ref.get("kind", ""), role_ref.get("name", "")
         if kind == "Role":
-            role = self._source.role(cluster, namespace, name)
+            role = self._roles.role(cluster, namespace, name)
         elif kind == "ClusterRole":
-            role = self._source.cluster_role(cluster, name)
+            role = self._roles.cluster_role(cluster, name)
         else:
-            raise InternalError(f"unsupported role reference kind: {quoted(kind)}")
+            raise InternalError(f"unsupported role reference kind: {quote(kind)}")
         if role is None:
             singular = kind.lower()
-            raise NotFound(f"{singular}.{GROUP} {quoted(name)} not found", name=name, group=GROUP, kind=singular)
+            raise NotFound(f"{singular}.{GROUP} {quote(name)} not found", name=name, group=GROUP, kind=singular)
         return role.get("rules") or ()
 
-    def _judge(self, user: User, attributes: Attributes) -> _Verdict:
+    def _evaluate(self, user: User, attributes: Attributes) -> _CachedDecision:
         _, verb, group, _, resource, subresource, namespace, _, path, _, _ = attributes
-        held = self.held(user, attributes.cluster, namespace)
-        named: dict[str, Decision] = {}
-        for rule, source in held.rules:
+        user_rules = self.rules_for(user, attributes.cluster, namespace)
+        by_name: dict[str, AuthorizationDecision] = {}
+        for rule, source in user_rules.rules:
             if path and not resource:
                 if matches_path(rule, verb, path):
-                    return _Verdict(held.generation, named, Decision(True, f"RBAC: allowed by {source}"))
+                    return _CachedDecision(
+                        user_rules.generation, by_name, AuthorizationDecision(True, f"RBAC: allowed by {source}")
+                    )
             elif matches_resource(rule, verb, group, resource, subresource):
-                allowed = Decision(True, f"RBAC: allowed by {source}")
+                allowed = AuthorizationDecision(True, f"RBAC: allowed by {source}")
                 names = strings(rule, "resourceNames")
                 if not names:
-                    return _Verdict(held.generation, named, allowed)
+                    return _CachedDecision(user_rules.generation, by_name, allowed)
                 for name in names:
-                    named.setdefault(name, allowed)
-        return _Verdict(held.generation, named, Decision(False, f"RBAC: {held.error}" if held.error else ""))
+                    by_name.setdefault(name, allowed)
+        return _CachedDecision(
+            user_rules.generation,
+            by_name,
+            AuthorizationDecision(False, f"RBAC: {user_rules.error}" if user_rules.error else ""),
+        )
 
-    def _resolve(self, user: User, cluster: str, namespace: str, generation: int) -> Held:
+    def _resolve_rules(self, user: User, cluster: str, namespace: str, generation: int) -> UserRules:
         if user.cluster != cluster and not user.crosses_clusters:
-            return Held(generation, (), ())
+            return UserRules(generation, (), ())
         rules: list[tuple[Rule, str]] = []
-        problems: list[str] = []
-        bindings = [(binding, "") for binding in self._source.cluster_role_bindings(cluster)]
+        errors: list[str] = []
+        bindings = [(binding, "") for binding in self._roles.cluster_role_bindings(cluster)]
         if namespace:
-            bindings += [(binding, namespace) for binding in self._source.role_bindings(cluster, namespace)]
+            bindings += [(binding, namespace) for binding in self._roles.role_bindings(cluster, namespace)]
         for binding, scope in bindings:
             subject = _applying_subject(user, binding, scope)
             if subject is None:
@@ -190,38 +196,38 @@ class Authorizer:
             try:
                 granted = self.role_rules(cluster, binding["roleRef"], scope)
             except (NotFound, InternalError) as problem:
-                problems.append(problem.message)
+                errors.append(problem.message)
                 continue
             source = _describe_source(binding, subject, scope)
             rules += [(rule, source) for rule in granted]
-        return Held(generation, tuple(rules), tuple(problems))
+        return UserRules(generation, tuple(rules), tuple(errors))
 
 
-_ALLOWED = Decision(True)
-_STRANGER = Decision(False, "the user belongs to another cluster")
+_ALLOWED = AuthorizationDecision(True)
+_OTHER_CLUSTER = AuthorizationDecision(False, "the user belongs to another cluster")
 
 
 def forbidden(user: User, attributes: Attributes, reason: str = "") -> Forbidden:
     """The 403 of a request that was denied."""
     _, verb, group, _, resource, subresource, namespace, name, path, _, _ = attributes
-    who = f"User {quoted(user.name)} cannot {verb}"
+    who = f"User {quote(user.name)} cannot {verb}"
     if path and not resource:
-        said = f"{who} path {quoted(path)}"
+        message = f"{who} path {quote(path)}"
     else:
-        what = quoted(f"{resource}/{subresource}" if subresource else resource)
-        where = f"in the namespace {quoted(namespace)}" if namespace else "at the cluster scope"
-        said = f"{who} resource {what} in API group {quoted(group)} {where}"
+        what = quote(f"{resource}/{subresource}" if subresource else resource)
+        where = f"in the namespace {quote(namespace)}" if namespace else "at the cluster scope"
+        message = f"{who} resource {what} in API group {quote(group)} {where}"
     # Names come from the request: an error page must not contain markup.
-    said = said.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return forbidden_object(group, resource, name, f"{said}: {reason}" if reason else said)
+    message = message.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return forbidden_object(group, resource, name, f"{message}: {reason}" if reason else message)
 
 
-def forbidden_object(group: str, resource: str, name: str, said: str) -> Forbidden:
+def forbidden_object(group: str, resource: str, name: str, detail: str) -> Forbidden:
     """`roles.rbac.authorization.k8s.io "x" is forbidden: …`"""
     title = f"{resource}.{group}" if group else resource
     if name and title:
-        title += f" {quoted(name)}"
-    message = f"{title} is forbidden: {said}" if title else f"forbidden: {said}"
+        title += f" {quote(name)}"
+    message = f"{title} is forbidden: {detail}" if title else f"forbidden: {detail}"
     return Forbidden(message, name=name, group=group, kind=resource)
 
 
@@ -233,11 +239,15 @@ def _applying_subject(user: User, binding: Object, namespace: str) -> Object | N
         elif kind == "Group":
             applies = name in user.groups
         else:
-            home = subject.get("namespace") or namespace
-            applies = kind == "ServiceAccount" and home != "" and user.name == f"system:serviceaccount:{home}:{name}"
+            account_namespace = subject.get("namespace") or namespace
+            applies = (
+                kind == "ServiceAccount"
+                and account_namespace != ""
+                and user.name == f"system:serviceaccount:{account_namespace}:{name}"
+            )
         if applies:
-            found: Object = subject
-            return found
+            match: Object = subject
+            return match
     return None
 
 
@@ -248,4 +258,4 @@ def _describe_source(binding: Object, subject: Object, namespace: str) -> str:
     if subject["kind"] == "ServiceAccount":
         who += f"/{subject.get('namespace') or namespace}"
     role = binding["roleRef"]
-    return f"{kind} {quoted(label)} of {role['kind']} {quoted(role['name'])} to {subject['kind']} {quoted(who)}"
+    return f"{kind} {quote(label)} of {role['kind']} {quote(role['name'])} to {subject['kind']} {quote(who)}"

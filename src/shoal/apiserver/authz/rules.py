@@ -38,27 +38,27 @@ def matches_path(rule: Rule, verb: str, path: str) -> bool:
     return ("*" in verbs or verb in verbs) and any(_url_covers(url, path) for url in strings(rule, "nonResourceURLs"))
 
 
-def missing_rules(owned: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
+def missing_rules(owned: Sequence[Rule], required: Iterable[Rule]) -> list[Rule]:
     """The single-verb, single-resource parts of `required` that no rule of `owned` covers."""
-    return [part for rule in wanted for part in _parts(rule) if not any(_rule_covers(owner, part) for owner in owned)]
+    return [part for rule in required for part in _parts(rule) if not any(_rule_covers(owner, part) for owner in owned)]
 
 
-def covers(owned: Sequence[Rule], wanted: Iterable[Rule]) -> bool:
-    return not missing_rules(owned, wanted)
+def covers(owned: Sequence[Rule], required: Iterable[Rule]) -> bool:
+    return not missing_rules(owned, required)
 
 
 def describe(rules: Iterable[Rule]) -> list[str]:
     """Rules as in escalation messages: verbs of one resource joined, sorted, without duplicates."""
     merged: dict[tuple[str, ...], dict[str, Any]] = {}
-    said: set[str] = set()
+    compact: set[str] = set()
     for rule in rules:
         groups, resources, names = (strings(rule, key) for key in ("apiGroups", "resources", "resourceNames"))
         if len(groups) != 1 or len(resources) != 1 or len(names) > 1 or strings(rule, "nonResourceURLs"):
-            said.add(_compact(rule))
+            compact.add(_compact(rule))
             continue
-        known = merged.setdefault((groups[0], resources[0], *names), {**rule, "verbs": []})
-        known["verbs"] = [*known["verbs"], *strings(rule, "verbs")]
-    return sorted(said | {_compact(rule) for rule in merged.values()})
+        merged_rule = merged.setdefault((groups[0], resources[0], *names), {**rule, "verbs": []})
+        merged_rule["verbs"] = [*merged_rule["verbs"], *strings(rule, "verbs")]
+    return sorted(compact | {_compact(rule) for rule in merged.values()})
 
 
 def strings(rule: Rule, key: str) -> Sequence[str]:
@@ -66,13 +66,13 @@ def strings(rule: Rule, key: str) -> Sequence[str]:
     return rule.get(key) or ()
 
 
-def quoted(value: str) -> str:
+def quote(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def quoted_list(values: Iterable[str]) -> str:
+def quote_list(values: Iterable[str]) -> str:
     """A list as Go prints it with %q: `["a" "b"]`."""
-    return "[" + " ".join(map(quoted, values)) + "]"
+    return "[" + " ".join(map(quote, values)) + "]"
 
 
 def _parts(rule: Rule) -> Iterator[Rule]:
@@ -91,8 +91,8 @@ def _parts(rule: Rule) -> Iterator[Rule]:
 
 
 def _rule_covers(owner: Rule, part: Rule) -> bool:
-    names, wanted_names = strings(owner, "resourceNames"), strings(part, "resourceNames")
-    if names and (not wanted_names or any(name not in names for name in wanted_names)):
+    names, required_names = strings(owner, "resourceNames"), strings(part, "resourceNames")
+    if names and (not required_names or any(name not in names for name in required_names)):
         return False
     return (
         _has_all(strings(owner, "verbs"), strings(part, "verbs"))
@@ -105,14 +105,14 @@ def _rule_covers(owner: Rule, part: Rule) -> bool:
     )
 
 
-def _has_all(owned: Sequence[str], wanted: Sequence[str]) -> bool:
-    return "*" in owned or all(value in owned for value in wanted)
+def _has_all(owned: Sequence[str], required: Sequence[str]) -> bool:
+    return "*" in owned or all(value in owned for value in required)
 
 
-def _resources_cover(owned: Sequence[str], wanted: Sequence[str]) -> bool:
+def _resources_cover(owned: Sequence[str], required: Sequence[str]) -> bool:
     if "*" in owned:
         return True
-    for resource in wanted:
+    for resource in required:
         _, slash, subresource = resource.partition("/")
         if resource not in owned and not (slash and f"*/{subresource}" in owned):
             return False
@@ -124,5 +124,5 @@ def _url_covers(owned: str, path: str) -> bool:
 
 
 def _compact(rule: Rule) -> str:
-    said = (f"{title}:{quoted_list(strings(rule, key))}" for title, key in _COMPACT_FIELDS if strings(rule, key))
-    return "{" + ", ".join(said) + "}"
+    parts = (f"{title}:{quote_list(strings(rule, key))}" for title, key in _COMPACT_FIELDS if strings(rule, key))
+    return "{" + ", ".join(parts) + "}"

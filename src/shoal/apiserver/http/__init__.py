@@ -6,7 +6,7 @@ Nothing here knows Kubernetes except the `v1.Status` body of rejected requests.
 """
 
 from shoal.apiserver.http.encoding import encode_gzip, status_response
-from shoal.apiserver.http.limits import Limits
-from shoal.apiserver.http.server import HttpServer
+from shoal.apiserver.http.limits import HTTPLimits
+from shoal.apiserver.http.server import HTTPServer
 
-__all__ = ["HttpServer", "Limits", "encode_gzip", "status_response"]
+__all__ = ["HTTPLimits", "HTTPServer", "encode_gzip", "status_response"]

@@ -13,82 +13,89 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Protocol, cast
 
 from shoal.apiserver.http.encoding import (
-    BATCH,
-    SMALL_BATCH,
-    batches,
-    compress,
-    head,
-    size_of,
+    SMALL_WRITE_BATCH_BYTES,
+    WRITE_BATCH_BYTES,
+    accepts_gzip,
+    body_batches,
+    body_size,
+    encode_head,
+    gzip_response,
     status_response,
-    wants_gzip,
 )
-from shoal.apiserver.http.flusher import Flusher
-from shoal.apiserver.http.limits import Limits, Phase
-from shoal.apiserver.http.reading import Incoming, RequestReader
+from shoal.apiserver.http.flusher import StreamFlusher
+from shoal.apiserver.http.hijacked import HijackedConnection
+from shoal.apiserver.http.limits import ConnectionPhase, HTTPLimits
+from shoal.apiserver.http.parser import ParsedRequest, RequestParser
 from shoal.apiserver.http.sink import StreamSink
-from shoal.apiserver.http.upgraded import Upgraded
 from shoal.objects.errors import BadRequest, InternalError, StatusError, Unavailable
 from shoal.objects.wire import Answer, ClientCertificate, Handler, Response, StreamResponse, Upgrade
 
 log = logging.getLogger(__name__)
 
-LINGER = 1.0
+LINGER_SECONDS = 1.0
 """Seconds a rejected client has to read the response. Closing with unread input would reset the connection."""
-_IN_A_THREAD = 1024 * 1024
-_UNSENT = 64 * 1024
-"""Write buffer limit in bytes. Above it no further body batches are produced. The event loop's own default is half a
-megabyte.
-"""
-_CLOSE = b"Connection: close\r\n"
-_KEEP_ALIVE = b"Connection: keep-alive\r\n"
+_COMPRESS_IN_THREAD_ABOVE = 1024 * 1024
+_WRITE_HIGH_WATER_BYTES = 64 * 1024
+"""Above this write buffer no further body batches are produced. The event loop's own default is half a megabyte."""
+_CLOSE, _KEEP_ALIVE = b"Connection: close\r\n", b"Connection: keep-alive\r\n"
 
 
-class Server(Protocol):
+class ConnectionOwner(Protocol):
     """The server as its connections use it."""
 
     handler: Handler
-    limits: Limits
+    limits: HTTPLimits
     on_error: Callable[[StatusError], Response]
     date: bytes
     """The `Date` header line of the current second."""
-    now: float
+    loop_time: float
     """`loop.time()` as of the last tick."""
-    draining: bool
+    is_draining: bool
     """True when every response is the last one of its connection."""
 
     @property
-    def flusher(self) -> Flusher: ...
+    def flusher(self) -> StreamFlusher: ...
 
     @property
-    def crowded(self) -> bool:
+    def is_crowded(self) -> bool:
         """True when so many clients are connected that little may be buffered for each."""
 
-    def admit(self, connection: Connection) -> bool: ...
+    def admit(self, connection: HTTPConnection) -> bool: ...
 
-    def forget(self, connection: Connection) -> None: ...
+    def remove(self, connection: HTTPConnection) -> None: ...
 
-    def upgrade(self, connection: Connection, transport: asyncio.Transport) -> Upgraded:
+    def upgrade(self, connection: HTTPConnection, transport: asyncio.Transport) -> HijackedConnection:
         """Replaces the connection by a HijackedConnection in the server's books and returns it."""
 
 
-class Connection(asyncio.Protocol):
+class HTTPConnection(asyncio.Protocol):
     __slots__ = (
-        "_closing", "_current", "_incoming", "_loop", "_phase", "_reader", "_reading", "_server", "_stopping",
-        "_transport", "deadline", "paused",
+        "_in_progress",
+        "_is_closing",
+        "_is_reading",
+        "_is_stopping",
+        "_loop",
+        "_parsed",
+        "_parser",
+        "_phase",
+        "_server",
+        "_transport",
+        "deadline",
+        "write_paused",
     )  # fmt: skip
 
     _transport: asyncio.Transport
-    _reader: RequestReader
-    _incoming: Incoming
+    _parser: RequestParser
+    _parsed: ParsedRequest
 
-    def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, server: ConnectionOwner, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
         self._loop = loop
-        self._current: asyncio.Future[Answer] | Iterator[bytes | memoryview] | StreamSink | None = None
-        self._closing = self._stopping = False
-        self._reading = True
-        self.paused = False
-        self._phase: Phase | None = Phase.HEAD
+        self._in_progress: asyncio.Future[Answer] | Iterator[bytes | memoryview] | StreamSink | None = None
+        self._is_closing = self._is_stopping = False
+        self._is_reading = True
+        self.write_paused = False
+        self._phase: ConnectionPhase | None = ConnectionPhase.HEAD
         self.deadline = math.inf
         """The loop time at which the server closes this connection unless it makes progress."""
 
@@ -96,131 +103,131 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(_UNSENT)
+        self._transport.set_write_buffer_limits(_WRITE_HIGH_WATER_BYTES)
         limits = self._server.limits
         if not self._server.admit(self):
             self._transport.abort()
         peer = transport.get_extra_info("peername")
-        self._reader = RequestReader(limits, str(peer[0]) if peer else "", _certificate(transport))
+        self._parser = RequestParser(limits, str(peer[0]) if peer else "", _client_certificate(transport))
         self.deadline = self._loop.time() + limits.header_timeout
 
     def data_received(self, data: bytes) -> None:
-        self._reader.feed(data)
+        self._parser.feed(data)
         self._advance()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        current, self._current = self._current, None
-        self._closing = True
-        self._reader.ready.clear()
-        self._server.forget(self)
-        if isinstance(current, StreamSink):
-            current.drop()
-        elif isinstance(current, asyncio.Future):
-            current.cancel()
+        in_progress, self._in_progress = self._in_progress, None
+        self._is_closing = True
+        self._parser.parsed.clear()
+        self._server.remove(self)
+        if isinstance(in_progress, StreamSink):
+            in_progress.discard()
+        elif isinstance(in_progress, asyncio.Future):
+            in_progress.cancel()
 
     def pause_writing(self) -> None:
-        self.paused = True
-        self._settle()
+        self.write_paused = True
+        self._update_deadline()
 
     def resume_writing(self) -> None:
-        self.paused = False
+        self.write_paused = False
         self._phase = None
-        if isinstance(self._current, StreamSink):
-            self._current.flush()
-        elif isinstance(self._current, Iterator):
-            self._write_body(self._current)
+        if isinstance(self._in_progress, StreamSink):
+            self._in_progress.flush()
+        elif isinstance(self._in_progress, Iterator):
+            self._write_body(self._in_progress)
         self._advance()
 
     # --- called by the server and the sink ---
 
     @property
-    def streams(self) -> bool:
-        return isinstance(self._current, StreamSink)
+    def is_streaming(self) -> bool:
+        return isinstance(self._in_progress, StreamSink)
 
-    def finish(self) -> None:
+    def shut_down(self) -> None:
         """Accepts no further request. A request in progress, or partly received, may finish; a stream is ended now."""
-        self._stopping = True
-        self._reader.ended = self._reader.phase is Phase.IDLE
-        if isinstance(self._current, StreamSink):
-            self._closing = True
-            self._current.close()
-        elif self._current is None and self._nothing_more():
+        self._is_stopping = True
+        self._parser.is_done = self._parser.phase is ConnectionPhase.IDLE
+        if isinstance(self._in_progress, StreamSink):
+            self._is_closing = True
+            self._in_progress.close()
+        elif self._in_progress is None and self._has_no_more_requests():
             self._close()
 
     def abort(self) -> None:
         self._transport.abort()
 
     def expire(self) -> None:
-        if self._phase is Phase.IDLE:
+        if self._phase is ConnectionPhase.IDLE:
             self._close()
         else:
             self._transport.abort()
 
-    def stream_ended(self) -> None:
-        self._ended()
+    def on_stream_end(self) -> None:
+        self._on_response_sent()
         # Deferred: the watch closes the sink in the middle of other work.
         self._loop.call_soon(self._advance)
 
     # --- requests, in order ---
 
     def _advance(self) -> None:
-        ready = self._reader.ready
-        while ready and self._current is None and not self.paused and not self._closing:
+        ready = self._parser.parsed
+        while ready and self._in_progress is None and not self.write_paused and not self._is_closing:
             self._phase = None
-            incoming = ready.popleft()
-            if isinstance(incoming, Incoming):
-                self._serve(incoming)
+            parsed = ready.popleft()
+            if isinstance(parsed, ParsedRequest):
+                self._dispatch(parsed)
             else:
-                self._refuse(incoming)
-        self._settle()
+                self._reject(parsed)
+        self._update_deadline()
 
-    def _serve(self, incoming: Incoming) -> None:
-        self._incoming = incoming
+    def _dispatch(self, parsed: ParsedRequest) -> None:
+        self._parsed = parsed
         try:
-            answer = self._server.handler(incoming.request)
+            answer = self._server.handler(parsed.request)
         except Exception as error:
-            answer = self._explain(error)
-        self._answer(answer)
+            answer = self._error_response(error)
+        self._respond(answer)
 
-    def _answer(self, answer: Answer | Awaitable[Answer]) -> None:
+    def _respond(self, answer: Answer | Awaitable[Answer]) -> None:
         try:
             if isinstance(answer, Response):
-                self._send(answer)
+                self._send_response(answer)
             elif isinstance(answer, StreamResponse):
-                self._stream(answer)
+                self._start_stream(answer)
             elif isinstance(answer, Upgrade):
                 self._upgrade(answer)
             else:
-                self._wait_for(answer)
+                self._await_response(answer)
         except Exception as error:
-            self._send(self._explain(error))
+            self._send_response(self._error_response(error))
 
-    def _wait_for(self, answer: Awaitable[Answer]) -> None:
-        self._current = task = asyncio.ensure_future(answer)
-        task.add_done_callback(self._waited)
+    def _await_response(self, answer: Awaitable[Answer]) -> None:
+        self._in_progress = task = asyncio.ensure_future(answer)
+        task.add_done_callback(self._on_task_done)
 
-    def _waited(self, task: asyncio.Future[Answer]) -> None:
+    def _on_task_done(self, task: asyncio.Future[Answer]) -> None:
         error = InternalError("the request was cancelled") if task.cancelled() else task.exception()
-        if self._current is not task:  # the peer disconnected
+        if self._in_progress is not task:  # the peer disconnected
             if error is not None and not isinstance(error, StatusError):
                 log.error("a request failed after its client had gone", exc_info=error)
             return
-        self._current = None
-        self._answer(self._explain(error) if error else task.result())
+        self._in_progress = None
+        self._respond(self._error_response(error) if error else task.result())
         self._advance()
 
-    def _refuse(self, error: StatusError) -> None:
+    def _reject(self, error: StatusError) -> None:
         """Responds to bytes that are not a valid request, then gives the peer `LINGER_SECONDS` to read the response."""
-        response = self._explain(error)
-        framing = b"Content-Length: %d\r\n" % size_of(response.body) + _CLOSE
-        self._transport.write(self._head(response, framing) + b"".join(batches(response.body)))
-        self._closing = True
-        self._phase = Phase.IDLE
-        self.deadline = self._loop.time() + LINGER
+        response = self._error_response(error)
+        framing = b"Content-Length: %d\r\n" % body_size(response.body) + _CLOSE
+        self._transport.write(self._encode_head(response, framing) + b"".join(body_batches(response.body)))
+        self._is_closing = True
+        self._phase = ConnectionPhase.IDLE
+        self.deadline = self._loop.time() + LINGER_SECONDS
         if self._transport.can_write_eof():
             self._transport.write_eof()
 
-    def _explain(self, error: BaseException) -> Response:
+    def _error_response(self, error: BaseException) -> Response:
         if not isinstance(error, StatusError):
             log.error("a request failed", exc_info=error)
             error = InternalError("Internal error occurred: the server's log has the details")
@@ -232,160 +239,162 @@ class Connection(asyncio.Protocol):
 
     # --- answers ---
 
-    def _send(self, response: Response) -> None:
+    def _send_response(self, response: Response) -> None:
         body = response.body
-        size = size_of(body)
-        if size >= self._server.limits.gzip_from > 0 and wants_gzip(self._incoming.request, response):
-            self._compress(response, size)
+        size = body_size(body)
+        if size >= self._server.limits.gzip_min_bytes > 0 and accepts_gzip(self._parsed.request, response):
+            self._send_compressed(response, size)
             return
         framing = b"Content-Length: %d\r\n" % size
         if response.status in (204, 304):
             framing, body, size = b"", b"", 0
-        elif self._incoming.request.method == "HEAD":
+        elif self._parsed.request.method == "HEAD":
             body, size = b"", 0
-        last = self._is_last()
-        if last or not self._incoming.chunks:
+        last = self._is_last_response()
+        if last or not self._parsed.is_http_1_1:
             framing += _CLOSE if last else _KEEP_ALIVE
-        opening = self._head(response, framing)
-        if size <= BATCH:
-            self._transport.write(opening + (body if isinstance(body, bytes) else b"".join(body)))
-            self._current = None
-            if last or self._closing:
+        head_bytes = self._encode_head(response, framing)
+        if size <= WRITE_BATCH_BYTES:
+            self._transport.write(head_bytes + (body if isinstance(body, bytes) else b"".join(body)))
+            self._in_progress = None
+            if last or self._is_closing:
                 self._close()
         else:
-            self._transport.write(opening)
-            self._write_body(batches(body, SMALL_BATCH if self._server.crowded else BATCH))
+            self._transport.write(head_bytes)
+            self._write_body(
+                body_batches(body, SMALL_WRITE_BATCH_BYTES if self._server.is_crowded else WRITE_BATCH_BYTES)
+            )
 
-    def _compress(self, response: Response, size: int) -> None:
-        if size > _IN_A_THREAD:
-            self._wait_for(asyncio.to_thread(compress, response))
+    def _send_compressed(self, response: Response, size: int) -> None:
+        if size > _COMPRESS_IN_THREAD_ABOVE:
+            self._await_response(asyncio.to_thread(gzip_response, response))
         else:
-            self._send(compress(response))
+            self._send_response(gzip_response(response))
 
     def _write_body(self, parts: Iterator[bytes | memoryview]) -> None:
-        self._current = parts
+        self._in_progress = parts
         for part in parts:
             self._transport.write(part)
-            if self.paused:
+            if self.write_paused:
                 return
-        self._current = None
-        self._ended()
+        self._in_progress = None
+        self._on_response_sent()
 
-    def _stream(self, answer: StreamResponse) -> None:
-        incoming = self._incoming
-        framing = b"Transfer-Encoding: chunked\r\n" if incoming.chunks else b""
-        incoming.keep_alive = incoming.keep_alive and incoming.chunks
-        opening = self._head(answer, framing + self._connection_line())
-        if incoming.request.method == "HEAD":
-            self._transport.write(opening)
-            self._ended()
+    def _start_stream(self, answer: StreamResponse) -> None:
+        parsed = self._parsed
+        framing = b"Transfer-Encoding: chunked\r\n" if parsed.is_http_1_1 else b""
+        parsed.keep_alive = parsed.keep_alive and parsed.is_http_1_1
+        head_bytes = self._encode_head(answer, framing + self._connection_header())
+        if parsed.request.method == "HEAD":
+            self._transport.write(head_bytes)
+            self._on_response_sent()
             return
-        self._current = sink = StreamSink(
+        self._in_progress = sink = StreamSink(
             self,
             self._transport,
             self._loop,
             self._server.flusher,
-            head=opening,
-            chunks=incoming.chunks,
-            max_pending=self._server.limits.max_pending,
+            head=head_bytes,
+            is_chunked=parsed.is_http_1_1,
+            max_pending_bytes=self._server.limits.max_pending_bytes,
         )
         try:
             answer.start(sink)
-            if self._stopping:
+            if self._is_stopping:
                 sink.close()
         except Exception as error:
-            if self._current is sink:
-                self._current = None
-                sink.drop()
-                self._send(self._explain(error))
+            if self._in_progress is sink:
+                self._in_progress = None
+                sink.discard()
+                self._send_response(self._error_response(error))
             else:
                 log.exception("a stream failed after its end")
 
     def _upgrade(self, answer: Upgrade) -> None:
-        incoming = self._incoming
-        if self._stopping:
+        parsed = self._parsed
+        if self._is_stopping:
             raise Unavailable("the server is stopping", retry_after=1)
-        if not (incoming.upgrade and incoming.chunks):
+        if not (parsed.wants_upgrade and parsed.is_http_1_1):
             raise BadRequest(f"this takes an HTTP/1.1 request with Connection: Upgrade and Upgrade: {answer.protocol}")
-        if self._reader.hasty:
+        if self._parser.has_trailing_bytes:
             raise BadRequest("bytes came before the upgrade was answered")
-        opening = self._head(answer, b"Connection: Upgrade\r\nUpgrade: %b\r\n" % answer.protocol.encode())
-        self._closing = True
-        upgraded = self._server.upgrade(self, self._transport)
+        head_bytes = self._encode_head(answer, b"Connection: Upgrade\r\nUpgrade: %b\r\n" % answer.protocol.encode())
+        self._is_closing = True
+        hijacked = self._server.upgrade(self, self._transport)
         try:
-            if not self._reading:
+            if not self._is_reading:
                 self._transport.resume_reading()
-            upgraded.begin(answer, opening)
+            hijacked.start(answer, head_bytes)
         except Exception:
             log.exception("an upgrade failed")
             self._transport.abort()
 
-    def _head(self, answer: Answer, framing: bytes) -> bytes:
-        return head(answer.status, answer.content_type, answer.headers, self._server.date, framing)
+    def _encode_head(self, answer: Answer, framing: bytes) -> bytes:
+        return encode_head(answer.status, answer.content_type, answer.headers, self._server.date, framing)
 
-    def _connection_line(self) -> bytes:
-        if self._is_last():
+    def _connection_header(self) -> bytes:
+        if self._is_last_response():
             return _CLOSE
-        return b"" if self._incoming.chunks else _KEEP_ALIVE
+        return b"" if self._parsed.is_http_1_1 else _KEEP_ALIVE
 
-    def _is_last(self) -> bool:
-        if not self._incoming.keep_alive:
+    def _is_last_response(self) -> bool:
+        if not self._parsed.keep_alive:
             return True
-        return (self._reader.ended or self._server.draining) and self._nothing_more()
+        return (self._parser.is_done or self._server.is_draining) and self._has_no_more_requests()
 
-    def _nothing_more(self) -> bool:
+    def _has_no_more_requests(self) -> bool:
         """True when no further request has begun to arrive."""
-        return not self._reader.ready and (self._reader.ended or self._reader.phase is Phase.IDLE)
+        return not self._parser.parsed and (self._parser.is_done or self._parser.phase is ConnectionPhase.IDLE)
 
     # --- between requests ---
 
-    def _ended(self) -> None:
+    def _on_response_sent(self) -> None:
         """Called when the response to the current request was handed to the transport."""
-        self._current = None
-        if self._closing or self._is_last():
+        self._in_progress = None
+        if self._is_closing or self._is_last_response():
             self._close()
 
     def _close(self) -> None:
-        self._closing = True
-        self._phase = Phase.STALLED
-        self.deadline = self._server.now + self._server.limits.timeout(Phase.STALLED)
+        self._is_closing = True
+        self._phase = ConnectionPhase.STALLED
+        self.deadline = self._server.loop_time + self._server.limits.timeout_of(ConnectionPhase.STALLED)
         self._transport.close()
 
-    def _settle(self) -> None:
+    def _update_deadline(self) -> None:
         """Sets the phase and its deadline, and pauses or resumes reading."""
-        if self._closing:
+        if self._is_closing:
             return
-        reader = self._reader
-        if bool(reader.ready) is self._reading:
-            self._reading = not self._reading
-            if self._reading:
+        parser = self._parser
+        if bool(parser.parsed) is self._is_reading:
+            self._is_reading = not self._is_reading
+            if self._is_reading:
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()
-        if self._current is not None and isinstance(self._current, (StreamSink, asyncio.Future)):
+        if self._in_progress is not None and isinstance(self._in_progress, (StreamSink, asyncio.Future)):
             self.deadline = math.inf
             self._phase = None
             return
-        phase = reader.phase
-        if self.paused:
-            phase = Phase.STALLED
-        elif reader.wants_continue:
-            reader.wants_continue = False
+        phase = parser.phase
+        if self.write_paused:
+            phase = ConnectionPhase.STALLED
+        elif parser.wants_continue:
+            parser.wants_continue = False
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if phase is not self._phase:
             self._phase = phase
-            self.deadline = self._server.now + self._server.limits.timeout(phase)
+            self.deadline = self._server.loop_time + self._server.limits.timeout_of(phase)
 
 
-def _certificate(transport: asyncio.BaseTransport) -> ClientCertificate | None:
+def _client_certificate(transport: asyncio.BaseTransport) -> ClientCertificate | None:
     """Returns the subject and URI SANs of the peer's certificate, which the TLS layer has verified."""
     tls: Any = transport.get_extra_info("ssl_object")
-    said = tls.getpeercert() if tls is not None else None
-    if not said:
+    peer_cert = tls.getpeercert() if tls is not None else None
+    if not peer_cert:
         return None
-    subject = [pair for names in said.get("subject", ()) for pair in names]
+    subject = [pair for names in peer_cert.get("subject", ()) for pair in names]
     return ClientCertificate(
         next((value for key, value in subject if key == "commonName"), ""),
         tuple(value for key, value in subject if key == "organizationName"),
-        tuple(value for key, value in said.get("subjectAltName", ()) if key == "URI"),
+        tuple(value for key, value in peer_cert.get("subjectAltName", ()) if key == "URI"),
     )

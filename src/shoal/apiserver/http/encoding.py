@@ -13,37 +13,42 @@ import orjson
 from shoal.objects.errors import StatusError
 from shoal.objects.wire import Request, Response
 
-BATCH = 256 * 1024
+WRITE_BATCH_BYTES = 256 * 1024
 """Bodies up to this size are sent in one write, larger ones in writes of about this size."""
-SMALL_BATCH = 64 * 1024
+SMALL_WRITE_BATCH_BYTES = 64 * 1024
 """The batch size on a crowded server, where buffers per connection add up."""
 
 Headers = tuple[tuple[str, str], ...]
 
-_PHRASES = {status.value: status.phrase for status in HTTPStatus}
+_REASON_PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-def head(status: int, content_type: str, headers: Headers, date: bytes, framing: bytes) -> bytes:
+def encode_head(status: int, content_type: str, headers: Headers, date: bytes, framing: bytes) -> bytes:
     """Returns the status line and headers. `date` and `framing` (length, connection) are complete header lines."""
-    lines = _lines(headers) if headers else ""
-    cached = not (lines.startswith("Cache-Control:") or "\nCache-Control:" in lines)
-    return b"%b%b%b%b\r\n" % (_opening(status, content_type, cached), date, framing, lines.encode())
+    header_lines = _header_lines(headers) if headers else ""
+    add_cache_control = not (header_lines.startswith("Cache-Control:") or "\nCache-Control:" in header_lines)
+    return b"%b%b%b%b\r\n" % (
+        _encode_status_line(status, content_type, add_cache_control),
+        date,
+        framing,
+        header_lines.encode(),
+    )
 
 
 @lru_cache(maxsize=512)
-def _opening(status: int, content_type: str, cache_control: bool) -> bytes:
-    opening = f"HTTP/1.1 {status} {_PHRASES.get(status, 'Unknown')}\r\n"
+def _encode_status_line(status: int, content_type: str, cache_control: bool) -> bytes:
+    status_line = f"HTTP/1.1 {status} {_REASON_PHRASES.get(status, 'Unknown')}\r\n"
     if content_type:
-        opening += _lines((("Content-Type", content_type),))
+        status_line += _header_lines((("Content-Type", content_type),))
     if cache_control:
-        opening += "Cache-Control: no-cache, private\r\n"
-    return opening.encode()
+        status_line += "Cache-Control: no-cache, private\r\n"
+    return status_line.encode()
 
 
-def _lines(headers: Headers) -> str:
+def _header_lines(headers: Headers) -> str:
     lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
     if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
         # A line break in a value would allow header injection.
@@ -52,35 +57,35 @@ def _lines(headers: Headers) -> str:
     return lines
 
 
-def date_line(seconds: float) -> bytes:
+def encode_date_header(seconds: float) -> bytes:
     """Returns the `Date` header. Day and month names are spelled here because strftime's depend on the locale."""
     at = datetime.fromtimestamp(int(seconds), UTC)
     return f"Date: {_DAYS[at.weekday()]}, {at:%d} {_MONTHS[at.month - 1]} {at:%Y %H:%M:%S} GMT\r\n".encode()
 
 
-def size_of(body: bytes | list[bytes]) -> int:
+def body_size(body: bytes | list[bytes]) -> int:
     return len(body) if isinstance(body, bytes) else sum(map(len, body))
 
 
-def batches(body: bytes | list[bytes], most: int = BATCH) -> Iterator[bytes | memoryview]:
+def body_batches(body: bytes | list[bytes], batch_bytes: int = WRITE_BATCH_BYTES) -> Iterator[bytes | memoryview]:
     """Yields the body in parts of about `batch_bytes`: small pieces joined, large ones sliced without a copy."""
-    held: list[bytes] = []
+    small_pieces: list[bytes] = []
     size = 0
     for piece in [body] if isinstance(body, bytes) else body:
-        if len(piece) < most:
-            held.append(piece)
+        if len(piece) < batch_bytes:
+            small_pieces.append(piece)
             size += len(piece)
-        if size >= most or (len(piece) >= most and held):
-            yield b"".join(held)
-            held, size = [], 0
-        if len(piece) >= most:
+        if size >= batch_bytes or (len(piece) >= batch_bytes and small_pieces):
+            yield b"".join(small_pieces)
+            small_pieces, size = [], 0
+        if len(piece) >= batch_bytes:
             view = memoryview(piece)
-            yield from (view[at : at + most] for at in range(0, len(view), most))
-    if held:
-        yield b"".join(held)
+            yield from (view[at : at + batch_bytes] for at in range(0, len(view), batch_bytes))
+    if small_pieces:
+        yield b"".join(small_pieces)
 
 
-def wants_gzip(request: Request, response: Response) -> bool:
+def accepts_gzip(request: Request, response: Response) -> bool:
     """True if the client accepts gzip and the body is not encoded yet."""
     if any(name.lower() == "content-encoding" for name, _ in response.headers):
         return False
@@ -91,24 +96,24 @@ def wants_gzip(request: Request, response: Response) -> bool:
     return False
 
 
-def encode_gzip(request: Request, response: Response, at_least: int = 128 * 1024) -> Response:
+def encode_gzip(request: Request, response: Response, min_bytes: int = 128 * 1024) -> Response:
     """Returns the response compressed, or unchanged if it is small, already encoded or the client does not accept
     gzip.
     """
-    if size_of(response.body) < at_least or not wants_gzip(request, response):
+    if body_size(response.body) < min_bytes or not accepts_gzip(request, response):
         return response
-    return compress(response)
+    return gzip_response(response)
 
 
-def compress(response: Response) -> Response:
+def gzip_response(response: Response) -> Response:
     deflate = zlib.compressobj(1, zlib.DEFLATED, 31)
-    pieces = [deflate.compress(part) for part in batches(response.body)]
+    pieces = [deflate.compress(part) for part in body_batches(response.body)]
     pieces.append(deflate.flush())
     headers = (*response.headers, ("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
     return Response(response.status, pieces, response.content_type, headers)
 
 
-def chunk(pieces: Iterable[bytes], size: int) -> bytes:
+def encode_chunk(pieces: Iterable[bytes], size: int) -> bytes:
     """Returns one chunk of a chunked body that holds all pieces."""
     return b"".join([b"%x\r\n" % size, *pieces, b"\r\n"])
 
@@ -116,4 +121,4 @@ def chunk(pieces: Iterable[bytes], size: int) -> bytes:
 def status_response(error: StatusError) -> Response:
     """Returns the `v1.Status` of an error as JSON."""
     headers = (("Retry-After", str(error.retry_after)),) if error.retry_after else ()
-    return Response(error.status_code, orjson.dumps(error.wire()), headers=headers)
+    return Response(error.status_code, orjson.dumps(error.to_status()), headers=headers)

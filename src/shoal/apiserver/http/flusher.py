@@ -11,44 +11,44 @@ import asyncio
 import time
 from typing import Protocol
 
-from shoal.apiserver.http.encoding import chunk
+from shoal.apiserver.http.encoding import encode_chunk
 
-LONGEST_REST = 0.02
-_SHORTEST_REST = 0.001
+MAX_PAUSE_SECONDS = 0.02
+_MIN_PAUSE_SECONDS = 0.001
 
 
-class Flushed(Protocol):
+class Flushable(Protocol):
     def tick(self) -> None: ...
 
 
-class Flusher:
+class StreamFlusher:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: list[Flushed] = []
-        self._pieces: list[bytes] = []
-        self._chunk = b""
-        self._rested = 0.0
+        self._scheduled: list[Flushable] = []
+        self._cached_pieces: list[bytes] = []
+        self._cached_chunk = b""
+        self._paused_until = 0.0
         """The time (`time.perf_counter()`) before which no flush starts."""
 
-    def add(self, sink: Flushed) -> None:
-        if not self._waiting:
-            rest = self._rested - time.perf_counter()
-            if rest > _SHORTEST_REST:
-                self._loop.call_later(rest, self._run)
+    def add(self, sink: Flushable) -> None:
+        if not self._scheduled:
+            pause = self._paused_until - time.perf_counter()
+            if pause > _MIN_PAUSE_SECONDS:
+                self._loop.call_later(pause, self._flush_all)
             else:
-                self._loop.call_soon(self._run)
-        self._waiting.append(sink)
+                self._loop.call_soon(self._flush_all)
+        self._scheduled.append(sink)
 
-    def chunk(self, pieces: list[bytes], size: int) -> bytes:
-        if pieces != self._pieces:
-            self._pieces, self._chunk = pieces, chunk(pieces, size)
-        return self._chunk
+    def encode_chunk(self, pieces: list[bytes], size: int) -> bytes:
+        if pieces != self._cached_pieces:
+            self._cached_pieces, self._cached_chunk = pieces, encode_chunk(pieces, size)
+        return self._cached_chunk
 
-    def _run(self) -> None:
+    def _flush_all(self) -> None:
         began = time.perf_counter()
-        waiting, self._waiting = self._waiting, []
-        for sink in waiting:
+        scheduled, self._scheduled = self._scheduled, []
+        for sink in scheduled:
             sink.tick()
-        self._pieces, self._chunk = [], b""
+        self._cached_pieces, self._cached_chunk = [], b""
         ended = time.perf_counter()
-        self._rested = ended + min(ended - began, LONGEST_REST)
+        self._paused_until = ended + min(ended - began, MAX_PAUSE_SECONDS)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     """The event a connection waits for while no request is in progress."""
 
     IDLE = auto()
@@ -17,8 +17,8 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    max_body: int = 3 * 1024 * 1024
+class HTTPLimits:
+    max_body_bytes: int = 3 * 1024 * 1024
     max_header_bytes: int = 64 * 1024
     """Request line and headers together, and again for trailers."""
     header_timeout: float = 32.0
@@ -29,15 +29,15 @@ class Limits:
     """Seconds of silence between two requests, or while the peer reads nothing of a response."""
     max_connections: int = 0
     """0 means no limit. A connection above the limit is closed without a response."""
-    max_pending: int = 16 * 1024 * 1024
+    max_pending_bytes: int = 16 * 1024 * 1024
     """A stream is aborted when its peer is this many bytes behind."""
-    gzip_from: int = 128 * 1024
+    gzip_min_bytes: int = 128 * 1024
     """Smallest body that is compressed for clients that accept gzip. 0 disables compression."""
 
-    def timeout(self, phase: Phase) -> float:
-        if phase is Phase.HEAD:
+    def timeout_of(self, phase: ConnectionPhase) -> float:
+        if phase is ConnectionPhase.HEAD:
             return self.header_timeout
-        return self.body_timeout if phase is Phase.BODY else self.idle_timeout
+        return self.body_timeout if phase is ConnectionPhase.BODY else self.idle_timeout
 
-    def shortest(self) -> float:
+    def shortest_timeout(self) -> float:
         return min(self.header_timeout, self.body_timeout, self.idle_timeout)

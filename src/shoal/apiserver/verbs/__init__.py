@@ -4,57 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from shoal.apiserver.core import Call, Core
-from shoal.apiserver.negotiate import patch_type
-from shoal.apiserver.verbs.binding import bind
-from shoal.apiserver.verbs.converted import converting
+from shoal.apiserver.response.negotiation import patch_type
+from shoal.apiserver.server import RequestContext, ServerComponents
+from shoal.apiserver.verbs.conversion import with_conversion
 from shoal.apiserver.verbs.create import create
 from shoal.apiserver.verbs.delete import delete, deletecollection
-from shoal.apiserver.verbs.eviction import evict
-from shoal.apiserver.verbs.finalize import finalize
 from shoal.apiserver.verbs.get import get
 from shoal.apiserver.verbs.list import list_objects
-from shoal.apiserver.verbs.node_access import reach_container, reach_node, read_log
 from shoal.apiserver.verbs.patch import patch
-from shoal.apiserver.verbs.pods import (
+from shoal.apiserver.verbs.services import create_service, patch_service, update_service
+from shoal.apiserver.verbs.subresources.binding import bind
+from shoal.apiserver.verbs.subresources.create_review import review
+from shoal.apiserver.verbs.subresources.eviction import evict
+from shoal.apiserver.verbs.subresources.finalize import finalize
+from shoal.apiserver.verbs.subresources.kubelet_proxy import read_log, refuse_exec, refuse_proxy
+from shoal.apiserver.verbs.subresources.pods import (
     patch_ephemeral_containers,
     patch_resize,
     update_ephemeral_containers,
     update_resize,
 )
-from shoal.apiserver.verbs.review import review
-from shoal.apiserver.verbs.scale import get_scale, patch_scale, update_scale
-from shoal.apiserver.verbs.services import create_service, patch_service, update_service
-from shoal.apiserver.verbs.token import create_token
+from shoal.apiserver.verbs.subresources.scale import get_scale, patch_scale, update_scale
+from shoal.apiserver.verbs.subresources.token import create_token
 from shoal.apiserver.verbs.update import update
 from shoal.apiserver.verbs.watch import watch
 from shoal.objects.errors import BadRequest, MethodNotSupported, NotFound
 from shoal.objects.wire import Answer
 
-Read = Callable[[Core, Call], Answer]
-Write = Callable[[Core, Call], Awaitable[Answer]]
+ReadVerb = Callable[[ServerComponents, RequestContext], Answer]
+WriteVerb = Callable[[ServerComponents, RequestContext], Awaitable[Answer]]
 
-READS: dict[str, Read] = {"get": get, "list": list_objects, "watch": watch}
-WRITES: dict[str, Write] = {
+READS: dict[str, ReadVerb] = {"get": get, "list": list_objects, "watch": watch}
+WRITES: dict[str, WriteVerb] = {
     "create": create,
     "update": update,
     "patch": patch,
     "delete": delete,
     "deletecollection": deletecollection,
 }
-SERVICE_WRITES: dict[str, Write] = {
+SERVICE_WRITES: dict[str, WriteVerb] = {
     **WRITES,
     "create": create_service,
     "update": update_service,
     "patch": patch_service,
 }
-STATUS: tuple[dict[str, Read], dict[str, Write]] = ({"get": get}, {"update": update, "patch": patch})
-SCALE: tuple[dict[str, Read], dict[str, Write]] = (
+STATUS: tuple[dict[str, ReadVerb], dict[str, WriteVerb]] = ({"get": get}, {"update": update, "patch": patch})
+SCALE: tuple[dict[str, ReadVerb], dict[str, WriteVerb]] = (
     {"get": get_scale},
     {"update": update_scale, "patch": patch_scale},
 )
-PROXIED = ("get", "create", "update", "patch", "delete")
-OTHERS: dict[tuple[str, str], tuple[dict[str, Read], dict[str, Write]]] = {
+PROXY_VERBS = ("get", "create", "update", "patch", "delete")
+SUBRESOURCES: dict[tuple[str, str], tuple[dict[str, ReadVerb], dict[str, WriteVerb]]] = {
     ("namespaces", "finalize"): ({}, {"update": finalize}),
     ("serviceaccounts", "token"): ({}, {"create": create_token}),
     ("certificatesigningrequests", "approval"): STATUS,
@@ -66,62 +66,62 @@ OTHERS: dict[tuple[str, str], tuple[dict[str, Read], dict[str, Write]]] = {
     ),
     ("pods", "resize"): ({"get": get}, {"update": update_resize, "patch": patch_resize}),
     ("pods", "log"): ({"get": read_log}, {}),
-    ("pods", "exec"): ({"get": reach_container, "create": reach_container}, {}),
-    ("pods", "attach"): ({"get": reach_container, "create": reach_container}, {}),
-    ("pods", "portforward"): ({"get": reach_container, "create": reach_container}, {}),
-    ("pods", "proxy"): (dict.fromkeys(PROXIED, reach_node), {}),
-    ("services", "proxy"): (dict.fromkeys(PROXIED, reach_node), {}),
-    ("nodes", "proxy"): (dict.fromkeys(PROXIED, reach_node), {}),
+    ("pods", "exec"): ({"get": refuse_exec, "create": refuse_exec}, {}),
+    ("pods", "attach"): ({"get": refuse_exec, "create": refuse_exec}, {}),
+    ("pods", "portforward"): ({"get": refuse_exec, "create": refuse_exec}, {}),
+    ("pods", "proxy"): (dict.fromkeys(PROXY_VERBS, refuse_proxy), {}),
+    ("services", "proxy"): (dict.fromkeys(PROXY_VERBS, refuse_proxy), {}),
+    ("nodes", "proxy"): (dict.fromkeys(PROXY_VERBS, refuse_proxy), {}),
 }
-REVIEWS = ("authentication.k8s.io", "authorization.k8s.io")
+REVIEW_GROUPS = ("authentication.k8s.io", "authorization.k8s.io")
 
 
-def find_read(call: Call) -> Read | None:
+def find_read(ctx: RequestContext) -> ReadVerb | None:
     """Returns the verb that answers synchronously; None if the request has to wait (see `find_write`)."""
-    reads, writes = _tables(call)
-    found = reads.get(call.verb)
-    nameless = not call.name and call.verb in ("update", "patch")
-    if nameless and call.resource.custom:
-        if call.verb == "patch":
-            patch_type(call.request.headers.get("content-type", ""), custom=True)
+    reads, writes = _verb_tables(ctx)
+    read = reads.get(ctx.verb)
+    nameless = not ctx.name and ctx.verb in ("update", "patch")
+    if nameless and ctx.resource.custom:
+        if ctx.verb == "patch":
+            patch_type(ctx.request.headers.get("content-type", ""), custom=True)
         raise BadRequest("name must be provided")
-    if found is None and (call.verb not in writes or nameless or _is_nowhere(call)):
-        raise _no_such_method(call)
+    if read is None and (ctx.verb not in writes or nameless or _lacks_namespace(ctx)):
+        raise _method_not_supported(ctx)
     # Objects converted by a webhook have to be awaited.
-    return found if call.resource.conversion is None else None
+    return read if ctx.resource.conversion is None else None
 
 
-def _no_such_method(call: Call) -> MethodNotSupported:
+def _method_not_supported(ctx: RequestContext) -> MethodNotSupported:
     """Upstream has no route for the method at a built-in kind, but one handler for all verbs at a custom kind."""
-    if not call.resource.custom:
+    if not ctx.resource.custom:
         return MethodNotSupported("the server does not allow this method on the requested resource")
-    verb = call.verb if call.verb in READS or call.verb in WRITES else ""
+    verb = ctx.verb if ctx.verb in READS or ctx.verb in WRITES else ""
     return MethodNotSupported(
-        f'{verb} is not supported on resources of kind "{call.resource.group_resource}"',
-        group=call.resource.group,
-        kind=call.resource.plural,
+        f'{verb} is not supported on resources of kind "{ctx.resource.group_resource}"',
+        group=ctx.resource.group,
+        kind=ctx.resource.plural,
     )
 
 
-def _is_nowhere(call: Call) -> bool:
+def _lacks_namespace(ctx: RequestContext) -> bool:
     """Built-in kinds are created, and deleted as a collection, only in a namespace."""
-    resource = call.resource
-    in_one = resource.namespaced and not resource.custom and resource.group not in REVIEWS
-    return in_one and not call.namespace and call.verb in ("create", "deletecollection")
+    resource = ctx.resource
+    in_one = resource.namespaced and not resource.custom and resource.group not in REVIEW_GROUPS
+    return in_one and not ctx.namespace and ctx.verb in ("create", "deletecollection")
 
 
-def find_write(call: Call) -> Write:
-    reads, writes = _tables(call)
-    return writes.get(call.verb) or converting(reads[call.verb])
+def find_write(ctx: RequestContext) -> WriteVerb:
+    reads, writes = _verb_tables(ctx)
+    return writes.get(ctx.verb) or with_conversion(reads[ctx.verb])
 
 
-def _tables(call: Call) -> tuple[dict[str, Read], dict[str, Write]]:
-    resource, subresource = call.resource, call.target.subresource
+def _verb_tables(ctx: RequestContext) -> tuple[dict[str, ReadVerb], dict[str, WriteVerb]]:
+    resource, subresource = ctx.resource, ctx.info.subresource
     if not subresource:
-        if resource.group in REVIEWS and call.verb == "create":
+        if resource.group in REVIEW_GROUPS and ctx.verb == "create":
             return {"create": review}, {}
         # Creations of a terminating kind are rejected by admission, which gives the reason.
-        allowed = call.verb in resource.verbs or (resource.custom and call.verb == "create")
+        allowed = ctx.verb in resource.verbs or (resource.custom and ctx.verb == "create")
         if (resource.group, resource.plural) == ("", "bindings"):
             return {}, {"create": bind}
         writes = SERVICE_WRITES if (resource.group, resource.plural) == ("", "services") else WRITES
@@ -133,7 +133,7 @@ def _tables(call: Call) -> tuple[dict[str, Read], dict[str, Write]]:
     if subresource.startswith("proxy/"):
         subresource = "proxy"
     if subresource in resource.subresources:
-        return OTHERS.get((resource.plural, subresource), ({}, {}))
+        return SUBRESOURCES.get((resource.plural, subresource), ({}, {}))
     if resource.custom:
-        raise call.not_found()
+        raise ctx.not_found()
     raise NotFound("the server could not find the requested resource")

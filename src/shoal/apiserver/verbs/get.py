@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from shoal.apiserver.core import Call, Core
-from shoal.apiserver.heartbeats import node_lease
-from shoal.apiserver.negotiate import PROTOBUF
-from shoal.apiserver.options import revision
-from shoal.apiserver.render import message, one, served
-from shoal.apiserver.verbs.list import too_large
+from shoal.apiserver.request.options import parse_revision
+from shoal.apiserver.response.negotiation import PROTOBUF
+from shoal.apiserver.response.render import encode_object, encode_protobuf, object_response
+from shoal.apiserver.server import RequestContext, ServerComponents
+from shoal.apiserver.verbs.list import revision_too_large
+from shoal.apiserver.verbs.node_leases import synthesize_lease
 from shoal.objects import protobuf
 from shoal.objects.wire import Response
 
 
-def get(core: Core, call: Call) -> Response:
-    if call.query:
-        wanted = revision(call.query.get("resourceVersion", ""))
-        if wanted > core.cache.revision:
-            raise too_large(wanted, core.cache.revision)
-    entry = call.entry() or node_lease(core, call)
+def get(server: ServerComponents, ctx: RequestContext) -> Response:
+    if ctx.query:
+        min_revision = parse_revision(ctx.query.get("resourceVersion", ""))
+        if min_revision > server.cache.revision:
+            raise revision_too_large(min_revision, server.cache.revision)
+    entry = ctx.cached_object() or synthesize_lease(server, ctx)
     if entry is None:
-        raise call.not_found()
-    view, resource = call.view, call.resource
-    if view.form == PROTOBUF and view.mode == "object":
-        body = protobuf.envelope(resource.api_version, resource.kind, message(resource, entry))
+        raise ctx.not_found()
+    view, resource = ctx.output, ctx.resource
+    if view.media_type == PROTOBUF and view.mode == "object":
+        body = protobuf.envelope(resource.api_version, resource.kind, encode_protobuf(resource, entry))
         return Response(200, body, content_type=PROTOBUF)
-    data = served(resource, entry)
+    data = encode_object(resource, entry)
     if view.mode == "object":
         return Response(200, data)
-    return one(resource, view, data, core.clock.now(), include=call.query.get("includeObject", ""))
+    return object_response(resource, view, data, server.clock.now(), include_object=ctx.query.get("includeObject", ""))

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.apiserver.rules import Rules
+from shoal.apiserver.registry.strategy import Strategy
 from shoal.clock import rfc3339
 from shoal.objects.duration import parse_time
 
 Object = dict[str, Any]
 
-LONGEST = 10**10
+MAX_GRACE_SECONDS = 10**10
 """About three centuries: the longest period that can still be added to a date."""
 
 
-MARKED_ONLY = {"Namespace": "v1", "CustomResourceDefinition": "apiextensions.k8s.io/v1"}
+NO_GRACE_KINDS = {"Namespace": "v1", "CustomResourceDefinition": "apiextensions.k8s.io/v1"}
 """Kinds whose content is deleted first. Their own deletion is a plain update."""
 
 
-def begin_deletion(rules: Rules, obj: Object, asked: int | None, now: float) -> bool:
+def before_delete(strategy: Strategy, obj: Object, requested: int | None, now: float) -> bool:
     """Marks the object, or shortens its remaining grace period. Returns False if nothing changed."""
     metadata = obj["metadata"]
     if "deletionTimestamp" in metadata:
-        return _shorten(metadata, asked, now)
-    seconds = min(rules.grace(obj, asked), LONGEST) if rules.grace is not None else 0
+        return _shorten_grace(metadata, requested, now)
+    seconds = (
+        min(strategy.check_graceful_delete(obj, requested), MAX_GRACE_SECONDS)
+        if strategy.check_graceful_delete is not None
+        else 0
+    )
     metadata["deletionTimestamp"] = rfc3339(now + seconds)
-    if obj["kind"] in MARKED_ONLY and MARKED_ONLY[obj["kind"]] == obj["apiVersion"]:
+    if obj["kind"] in NO_GRACE_KINDS and NO_GRACE_KINDS[obj["kind"]] == obj["apiVersion"]:
         return True
     metadata["deletionGracePeriodSeconds"] = seconds
     if metadata.get("generation"):
@@ -33,11 +37,11 @@ def begin_deletion(rules: Rules, obj: Object, asked: int | None, now: float) -> 
     return True
 
 
-def _shorten(metadata: Object, asked: int | None, now: float) -> bool:
+def _shorten_grace(metadata: Object, requested: int | None, now: float) -> bool:
     left = metadata.get("deletionGracePeriodSeconds") or 0
-    if asked is None or not left:
+    if requested is None or not left:
         return False
-    seconds = asked if asked >= 0 else 1
+    seconds = requested if requested >= 0 else 1
     if seconds >= left:
         return False
     end = (parse_time(metadata["deletionTimestamp"]) or now) - left + seconds

@@ -2,118 +2,140 @@
 
 from __future__ import annotations
 
-from shoal.apiserver import digests
-from shoal.apiserver.cache import Entry
-from shoal.apiserver.core import Call, Core
-from shoal.apiserver.heartbeats import has_node_leases, with_node_leases
-from shoal.apiserver.negotiate import PROTOBUF
-from shoal.apiserver.options import EXACT, ListOptions, encode_continue, expired_continue, list_options, resume
-from shoal.apiserver.paths import WILDCARD
-from shoal.apiserver.render import everything, many
-from shoal.apiserver.selection import Selection, selection
-from shoal.apiserver.webhooks.conversion import shown
+from shoal.apiserver.cache.cacher import CachedObject
+from shoal.apiserver.request.info import WILDCARD
+from shoal.apiserver.request.options import (
+    EXACT,
+    ListOptions,
+    apply_continue_token,
+    encode_continue,
+    expired_continue,
+    parse_list_options,
+)
+from shoal.apiserver.response.negotiation import PROTOBUF
+from shoal.apiserver.response.render import full_list_response, list_response
+from shoal.apiserver.selection import SelectionPredicate, selection_predicate
+from shoal.apiserver.server import RequestContext, ServerComponents
+from shoal.apiserver.verbs import list_digest
+from shoal.apiserver.verbs.node_leases import add_node_leases, may_include_node_leases
+from shoal.apiserver.webhooks.conversion import converted_entry
 from shoal.objects.errors import BadRequest, Cause, Expired, TimedOut
 from shoal.objects.wire import Response
 
-Row = tuple[str, Entry]
+Row = tuple[str, CachedObject]
 
 
-def list_objects(core: Core, call: Call) -> Response:
-    options = list_options(call.query, watching=False)
-    chosen = selection(call.resource, options.labels, options.fields)
-    at, exact = read_at(core, call, options)
-    if digests.QUERY in call.query:
-        return _digest(core, call, chosen)
-    include = call.query.get("includeObject", "")
-    if call.target.cluster == WILDCARD:
-        rows = _rows_everywhere(call, options, at if exact else 0)
+def list_objects(server: ServerComponents, ctx: RequestContext) -> Response:
+    options = parse_list_options(ctx.query, watching=False)
+    predicate = selection_predicate(ctx.resource, options.label_selector, options.field_selector)
+    revision, exact = list_revision(server, ctx, options)
+    if list_digest.DIGEST_PARAMETER in ctx.query:
+        return _digest(server, ctx, predicate)
+    include_object = ctx.query.get("includeObject", "")
+    if ctx.info.cluster == WILDCARD:
+        rows = _wildcard_rows(ctx, options, revision if exact else 0)
     else:
-        kind, cluster = call.kind, call.target.cluster
-        table = kind.as_of(cluster, at) if exact else kind.table(cluster)
-        plain = chosen is None and not (options.limit or options.after or exact) and call.view.mode == "object"
-        if plain and not has_node_leases(call):
-            form = call.view.form if call.view.form == PROTOBUF else ""
-            return everything(call.resource, table, call.namespace, {"resourceVersion": str(at)}, form)
-        pinned = chosen is not None and call.resource.conversion is None
-        found = table.select(call.namespace, options.after, chosen.pin if chosen is not None and pinned else None)
-        if has_node_leases(call):
-            found = with_node_leases(core, call, found, options.after)
-        if chosen is None and not (0 < options.limit < len(found)):
-            return many(call.resource, call.view, found, {"resourceVersion": str(at)}, core.clock.now(), include)
-        rows = [("", entry) for entry in found]
-    if chosen is not None:
-        if call.resource.conversion is not None:
-            rows = [(cluster, shown(call.resource, entry)) for cluster, entry in rows]
-        rows = [row for row in rows if chosen.matches(row[1])]
-    rows, metadata = _page(rows, options, at, counted=chosen is None)
-    entries: list[Row] | list[Entry] = rows if call.target.cluster == WILDCARD else [entry for _, entry in rows]
-    return many(call.resource, call.view, entries, metadata, core.clock.now(), include)
+        kind, cluster = ctx.resource_cache, ctx.info.cluster
+        table = kind.at_revision(cluster, revision) if exact else kind.table(cluster)
+        plain = (
+            predicate is None and not (options.limit or options.continue_key or exact) and ctx.output.mode == "object"
+        )
+        if plain and not may_include_node_leases(ctx):
+            form = ctx.output.media_type if ctx.output.media_type == PROTOBUF else ""
+            return full_list_response(ctx.resource, table, ctx.namespace, {"resourceVersion": str(revision)}, form)
+        indexable = predicate is not None and ctx.resource.conversion is None
+        entries_found = table.select(
+            ctx.namespace, options.continue_key, predicate.trigger if predicate is not None and indexable else None
+        )
+        if may_include_node_leases(ctx):
+            entries_found = add_node_leases(server, ctx, entries_found, options.continue_key)
+        if predicate is None and not (0 < options.limit < len(entries_found)):
+            return list_response(
+                ctx.resource,
+                ctx.output,
+                entries_found,
+                {"resourceVersion": str(revision)},
+                server.clock.now(),
+                include_object,
+            )
+        rows = [("", entry) for entry in entries_found]
+    if predicate is not None:
+        if ctx.resource.conversion is not None:
+            rows = [(cluster, converted_entry(ctx.resource, entry)) for cluster, entry in rows]
+        rows = [row for row in rows if predicate.matches(row[1])]
+    rows, metadata = _page(rows, options, revision, counted=predicate is None)
+    entries: list[Row] | list[CachedObject] = rows if ctx.info.cluster == WILDCARD else [entry for _, entry in rows]
+    return list_response(ctx.resource, ctx.output, entries, metadata, server.clock.now(), include_object)
 
 
-def _digest(core: Core, call: Call, chosen: Selection | None) -> Response:
+def _digest(server: ServerComponents, ctx: RequestContext, predicate: SelectionPredicate | None) -> Response:
     """Digest of the whole current state."""
-    if call.target.cluster == WILDCARD:
-        raise BadRequest(f"{digests.QUERY} is for one logical cluster")
-    found = call.kind.table(call.target.cluster).select(call.namespace, "", chosen.pin if chosen is not None else None)
-    belonging = [entry for entry in found if chosen is None or chosen.matches(entry)]
-    return digests.answer(call.query[digests.QUERY], belonging, core.cache.revision)
+    if ctx.info.cluster == WILDCARD:
+        raise BadRequest(f"{list_digest.DIGEST_PARAMETER} is for one logical cluster")
+    candidates = ctx.resource_cache.table(ctx.info.cluster).select(
+        ctx.namespace, "", predicate.trigger if predicate is not None else None
+    )
+    selected = [entry for entry in candidates if predicate is None or predicate.matches(entry)]
+    return list_digest.digest_response(ctx.query[list_digest.DIGEST_PARAMETER], selected, server.cache.revision)
 
 
-def _page(rows: list[Row], options: ListOptions, at: int, counted: bool) -> tuple[list[Row], dict[str, object]]:
-    metadata: dict[str, object] = {"resourceVersion": str(at)}
+def _page(rows: list[Row], options: ListOptions, revision: int, counted: bool) -> tuple[list[Row], dict[str, object]]:
+    metadata: dict[str, object] = {"resourceVersion": str(revision)}
     if 0 < options.limit < len(rows):
         cluster, last = rows[options.limit - 1]
         after = f"{cluster}\t{last.key}" if cluster else last.key
-        metadata["continue"] = encode_continue(at, after)
+        metadata["continue"] = encode_continue(revision, after)
         if counted:
             metadata["remainingItemCount"] = len(rows) - options.limit
         rows = rows[: options.limit]
     return rows, metadata
 
 
-def _rows_everywhere(call: Call, options: ListOptions, at: int) -> list[Row]:
+def _wildcard_rows(ctx: RequestContext, options: ListOptions, revision: int) -> list[Row]:
     """Stored objects of all logical clusters. Unwritten bootstrap objects are left out."""
-    first, _, after = options.after.rpartition("\t")
+    first, _, after = options.continue_key.rpartition("\t")
     rows: list[Row] = []
-    tables = call.kind.stored_as_of(at) if at else call.kind.tables
+    tables = ctx.resource_cache.stored_at_revision(revision) if revision else ctx.resource_cache.tables
     for cluster in sorted(tables):
         if cluster < first:
             continue
-        for entry in tables[cluster].select(call.namespace, after if cluster == first else ""):
+        for entry in tables[cluster].select(ctx.namespace, after if cluster == first else ""):
             if not entry.virtual:
                 rows.append((cluster, entry))
     return rows
 
 
-def read_at(core: Core, call: Call, options: ListOptions) -> tuple[int, bool]:
+def list_revision(server: ServerComponents, ctx: RequestContext, options: ListOptions) -> tuple[int, bool]:
     """Returns the revision to list at, and whether exactly that one is required."""
-    resume(options)
-    return _revision(core, options, max(core.cache.oldest, call.cluster.oldest))
+    apply_continue_token(options)
+    return _resolve_revision(server, options, max(server.cache.oldest_revision, ctx.cluster.oldest_revision))
 
 
-def _revision(core: Core, options: ListOptions, oldest: int) -> tuple[int, bool]:
-    current = core.cache.revision
-    if options.token:
-        if options.at == -1:
+def _resolve_revision(server: ServerComponents, options: ListOptions, oldest: int) -> tuple[int, bool]:
+    current = server.cache.revision
+    if options.continue_token:
+        if options.continue_revision == -1:
             return current, False
-        if options.at < oldest:
-            raise expired_continue(options.after)
-        if options.at > current:
-            raise too_large(options.at, current)
-        return options.at, True
-    asked = options.revision
-    if asked > current:
-        raise too_large(asked, current)
-    if asked and (options.match == EXACT or (options.limit > 0 and not options.match)):
-        if asked < oldest:
+        if options.continue_revision < oldest:
+            raise expired_continue(options.continue_key)
+        if options.continue_revision > current:
+            raise revision_too_large(options.continue_revision, current)
+        return options.continue_revision, True
+    requested = options.revision
+    if requested > current:
+        raise revision_too_large(requested, current)
+    if requested and (
+        options.resource_version_match == EXACT or (options.limit > 0 and not options.resource_version_match)
+    ):
+        if requested < oldest:
             raise Expired("The resourceVersion for the provided list is too old.")
-        return asked, True
+        return requested, True
     return current, False
 
 
-def too_large(asked: int, current: int) -> TimedOut:
+def revision_too_large(requested: int, current: int) -> TimedOut:
     return TimedOut(
-        f"Timeout: Too large resource version: {asked}, current: {current}",
+        f"Timeout: Too large resource version: {requested}, current: {current}",
         causes=[Cause("ResourceVersionTooLarge", "Too large resource version")],
         retry_after=1,
     )

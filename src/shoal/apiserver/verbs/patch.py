@@ -8,15 +8,15 @@ from typing import Any
 
 import orjson
 
-from shoal.apiserver.core import Call, Core
-from shoal.apiserver.negotiate import patch_type
-from shoal.apiserver.options import WriteOptions, apply_options, write_options
-from shoal.apiserver.recognizing import given_name
+from shoal.apiserver.request.options import WriteOptions, check_apply_options, parse_write_options
+from shoal.apiserver.response.negotiation import patch_type
+from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.apiserver.verbs.create import create_object
-from shoal.apiserver.verbs.update import Make, change
-from shoal.apiserver.writing import check_fields, check_readable, check_type, conflict, ignored_fields
+from shoal.apiserver.verbs.update import UpdateFunc, guaranteed_update
+from shoal.apiserver.write.decode import raw_name
+from shoal.apiserver.write.pipeline import check_decodable, check_type, conflict, prune_and_report, reset_fields_of
 from shoal.clock import rfc3339
-from shoal.objects import jsonpatch, mergepatch, strategic, strictjson, yaml_read
+from shoal.objects import jsonpatch, mergepatch, strategicpatch, strictjson, strictyaml
 from shoal.objects.apply import apply
 from shoal.objects.errors import (
     AlreadyExists,
@@ -33,195 +33,199 @@ Object = dict[str, Any]
 _FIELD = re.compile(r"Go struct field \S+")
 
 
-async def patch(core: Core, call: Call) -> Response:
-    options = write_options(call.query, "PatchOptions")
-    form = patch_type(call.request.headers.get("content-type", ""), call.resource.custom)
-    if form == "apply":
-        return await _apply(core, call, options)
+async def patch(server: ServerComponents, ctx: RequestContext) -> Response:
+    options = parse_write_options(ctx.query, "PatchOptions")
+    patch_kind = patch_type(ctx.request.headers.get("content-type", ""), ctx.resource.custom)
+    if patch_kind == "apply":
+        return await _apply(server, ctx, options)
     if options.force is not None:
         cause = forbidden_field("force", "may not be specified for non-apply patch")
         raise invalid_object("PatchOptions", "meta.k8s.io", "", [cause])
-    make = patcher(form, call)
-    twice = strictjson.duplicates(call.request.body) if options.field_validation != "Ignore" else []
-    if form == "json":
-        twice = [f"json patch {said}" for said in twice]
-    return await change(core, call, options, _checked(call, options, form, make, twice))
+    make = patch_function(patch_kind, ctx)
+    duplicates = strictjson.duplicate_field_errors(ctx.request.body) if options.field_validation != "Ignore" else []
+    if patch_kind == "json":
+        duplicates = [f"json patch {said}" for said in duplicates]
+    return await guaranteed_update(server, ctx, options, _checked_build(ctx, options, patch_kind, make, duplicates))
 
 
-def patcher(form: str, call: Call) -> Make:
+def patch_function(patch_kind: str, ctx: RequestContext) -> UpdateFunc:
     """Returns a function that applies this patch to whatever the object is by then."""
-    body = _read(form, call.request.body)
-    if form == "json":
-        return lambda old: _an_object(jsonpatch.apply(old, body))
-    if form == "merge":
-        return lambda old: _an_object(mergepatch.apply(old, body))
-    model = call.resource.model()
+    body = _decode_patch(patch_kind, ctx.request.body)
+    if patch_kind == "json":
+        return lambda old: _require_object(jsonpatch.apply(old, body))
+    if patch_kind == "merge":
+        return lambda old: _require_object(mergepatch.apply(old, body))
+    model = ctx.resource.kind_schema()
     # The result of a strategic patch may share structure with the live object, so it gets a copy.
-    return lambda old: _an_object(strategic.apply(orjson.loads(orjson.dumps(old)), body, model.schema, model.resolve))
+    return lambda old: _require_object(
+        strategicpatch.apply(orjson.loads(orjson.dumps(old)), body, model.schema, model.resolve)
+    )
 
 
-def _read(form: str, data: bytes) -> Any:
+def _decode_patch(patch_kind: str, data: bytes) -> Any:
     """Decodes the patch. Errors have the wording of Go's decoder."""
-    prefix = "" if form == "strategic" else "error decoding patch: "
+    prefix = "" if patch_kind == "strategic" else "error decoding patch: "
     try:
         body = strictjson.loads(data)
     except BadRequest as error:
         raise BadRequest(prefix + error.message) from None
-    wanted = list if form == "json" else dict
-    if body is None and form != "json":
-        if form == "merge":
+    expected_type = list if patch_kind == "json" else dict
+    if body is None and patch_kind != "json":
+        if patch_kind == "merge":
             raise BadRequest("Invalid JSON Patch")
         return {}
-    if not isinstance(body, wanted):
+    if not isinstance(body, expected_type):
         kind = {dict: "object", list: "array", str: "string", bool: "bool"}.get(type(body), "number")
-        into = "[]handlers.jsonPatchOp" if form == "json" else "map[string]interface {}"
+        into = "[]handlers.jsonPatchOp" if patch_kind == "json" else "map[string]interface {}"
         raise BadRequest(f"{prefix}json: cannot unmarshal {kind} into Go value of type {into}")
     return body
 
 
-def _checked(call: Call, options: WriteOptions, form: str, make: Make, twice: list[str]) -> Make:
-    def made(old: Object) -> Object:
-        new = make(old)
+def _checked_build(
+    ctx: RequestContext, options: WriteOptions, patch_kind: str, build: UpdateFunc, duplicates: list[str]
+) -> UpdateFunc:
+    def build_checked(old: Object) -> Object:
+        new = build(old)
         if new is old:
             new = orjson.loads(orjson.dumps(old))
-        if form == "strategic":
+        if patch_kind == "strategic":
             # A strategic patch cannot change apiVersion and kind; its own values are ignored.
             new["apiVersion"], new["kind"] = old["apiVersion"], old["kind"]
         try:
-            _check_kind(call, new)
+            _check_patched_kind(ctx, new)
         except BadRequest as error:
-            raise _unreadable(new, error.message) from None
-        _check_name(call, new)
-        call.warnings[:] = [call.resource.deprecated] if call.resource.deprecated else []
+            raise _invalid_patch(new, error.message) from None
+        _check_name(ctx, new)
+        ctx.warnings[:] = [ctx.resource.deprecation_warning] if ctx.resource.deprecation_warning else []
         try:
-            check_fields(call, options, new, None, twice)
+            prune_and_report(ctx, options, new, None, duplicates)
         except BadRequest as error:
-            raise _unreadable(new, error.message) from None
+            raise _invalid_patch(new, error.message) from None
         return new
 
-    return made
+    return build_checked
 
 
-def _check_kind(call: Call, new: Object) -> None:
-    resource = call.resource
+def _check_patched_kind(ctx: RequestContext, new: Object) -> None:
+    resource = ctx.resource
     for field, expected in (("apiVersion", resource.api_version), ("kind", resource.kind)):
         if resource.custom and new.get(field) != expected:
-            said = "must be set" if field not in new else f"must be {expected}"
+            message = "must be set" if field not in new else f"must be {expected}"
             title, group = str(new.get("kind") or ""), str(new.get("apiVersion") or "").rpartition("/")[0]
-            raise invalid_object(title, group, given_name(new), [invalid_value(field, new.get(field) or "", said)])
-    check_type(call, new)
+            raise invalid_object(title, group, raw_name(new), [invalid_value(field, new.get(field) or "", message)])
+    check_type(ctx, new)
 
 
-def _check_name(call: Call, new: Object) -> None:
+def _check_name(ctx: RequestContext, new: Object) -> None:
     name = new["metadata"].get("name")
     if not name:
-        raise BadRequest(f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided")
-    if name != call.name:
-        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+        raise BadRequest(f"the name of the object ({ctx.name} based on URL) was undeterminable: name must be provided")
+    if name != ctx.name:
+        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({ctx.name})")
 
 
-def _unreadable(new: Object, why: str) -> Invalid:
+def _invalid_patch(new: Object, reason: str) -> Invalid:
     """The patch applies, but the result is not a valid object of its kind, so the patch is invalid, not the request."""
-    why = why.partition(": ")[2] if " cannot be handled as a " in why else why
-    shown = orjson.dumps(new).decode()
-    return invalid_object("", "", "", [invalid_value("patch", shown, why)])
+    reason = reason.partition(": ")[2] if " cannot be handled as a " in reason else reason
+    patched = orjson.dumps(new).decode()
+    return invalid_object("", "", "", [invalid_value("patch", patched, reason)])
 
 
-def _an_object(value: object) -> Object:
+def _require_object(value: object) -> Object:
     if not isinstance(value, dict):
         raise BadRequest("the patch did not leave an object")
     return value
 
 
-def _check_duplicates(call: Call, options: WriteOptions) -> None:
+def _check_duplicates(ctx: RequestContext, options: WriteOptions) -> None:
     """Duplicate keys of an apply patch. Its unknown fields are rejected in any case: they cannot be owned."""
-    body = call.request.body
+    body = ctx.request.body
     if options.field_validation == "Ignore" or _is_clean_json(body):
         return
-    twice = yaml_read.duplicates(body)
-    if twice and options.field_validation == "Strict":
-        said = yaml_read.together(twice)
-        raise BadRequest(f"error strict decoding YAML: error converting YAML to JSON: {said}")
-    call.warnings.extend(twice)
+    duplicates = strictyaml.duplicate_key_errors(body)
+    if duplicates and options.field_validation == "Strict":
+        message = strictyaml.join_duplicate_errors(duplicates)
+        raise BadRequest(f"error strict decoding YAML: error converting YAML to JSON: {message}")
+    ctx.warnings.extend(duplicates)
 
 
 def _is_clean_json(body: bytes) -> bool:
     try:
-        return body[:1] == b"{" and not strictjson.duplicates(body)
+        return body[:1] == b"{" and not strictjson.duplicate_field_errors(body)
     except BadRequest:
         return False
 
 
-def _configuration(body: bytes) -> Any:
+def _decode_configuration(body: bytes) -> Any:
     """Decodes YAML. Nearly all of it is JSON, so the fast JSON parser is tried first."""
     if body[:1] == b"{":
         with suppress(BadRequest):
             return strictjson.loads(body)
     try:
-        return yaml_read.loads(body) if body else {}
+        return strictyaml.loads(body) if body else {}
     except BadRequest as error:
         raise BadRequest(f"error decoding YAML: error converting YAML to JSON: {error.message}") from None
 
 
-def _check_convertible(call: Call, made: Object) -> None:
+def _check_convertible(ctx: RequestContext, applied: Object) -> None:
     """Rejects what apply accepts because its schema is less strict than Go's types."""
-    problem = call.resource.model().decoding_problem(made)
-    if problem:
-        group = f"{call.resource.group}/" if call.resource.group else "/"
-        kind = f"{group}{call.resource.version}, Kind={call.resource.kind}"
-        who = f"{made['metadata'].get('namespace', '')}/{made['metadata'].get('name', '')}; {kind}"
+    error = ctx.resource.kind_schema().decode_error(applied)
+    if error:
+        group = f"{ctx.resource.group}/" if ctx.resource.group else "/"
+        kind = f"{group}{ctx.resource.version}, Kind={ctx.resource.kind}"
+        who = f"{applied['metadata'].get('namespace', '')}/{applied['metadata'].get('name', '')}; {kind}"
         # Upstream converts one field at a time, so the message does not name the field.
-        told = _FIELD.sub("Go value", problem)
-        why = f"unable to convert unstructured object to {kind}: {told}"
-        raise BadRequest(f"failed to convert new object ({who}) to proper version: {why}")
+        detail = _FIELD.sub("Go value", error)
+        reason = f"unable to convert unstructured object to {kind}: {detail}"
+        raise BadRequest(f"failed to convert new object ({who}) to proper version: {reason}")
 
 
-async def _apply(core: Core, call: Call, options: WriteOptions) -> Response:
-    apply_options(options)
-    config = _configuration(call.request.body)
+async def _apply(server: ServerComponents, ctx: RequestContext, options: WriteOptions) -> Response:
+    check_apply_options(options)
+    config = _decode_configuration(ctx.request.body)
     if not isinstance(config, dict):
         kind = {list: "array", str: "string", bool: "bool"}.get(type(config), "number")
-        said = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
-        raise BadRequest(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {said}")
-    if (config.get("apiVersion"), config.get("kind")) != (call.resource.api_version, call.resource.kind):
+        detail = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+        raise BadRequest(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {detail}")
+    if (config.get("apiVersion"), config.get("kind")) != (ctx.resource.api_version, ctx.resource.kind):
         group, _, version = str(config.get("apiVersion") or "").rpartition("/")
         raise BadRequest(f"invalid object type: {group}/{version}, Kind={config.get('kind') or ''}")
-    check_type(call, config)
-    _check_name(call, config)
+    check_type(ctx, config)
+    _check_name(ctx, config)
     if config["metadata"].get("managedFields"):
         raise BadRequest("metadata.managedFields must be nil")
-    _check_duplicates(call, options)
-    call.resource.model().check_declared(config, call.resource.kind)
-    if call.resource.custom:
-        check_readable(call, config)
+    _check_duplicates(ctx, options)
+    ctx.resource.kind_schema().check_applied_config(config, ctx.resource.kind)
+    if ctx.resource.custom:
+        check_decodable(ctx, config)
 
-    def make(live: Object | None) -> Object:
-        made = apply(
+    def build(live: Object | None) -> Object:
+        applied = apply(
             live,
             orjson.loads(orjson.dumps(config)),
             manager=options.field_manager,
-            api_version=call.resource.api_version,
-            schema=call.resource.model().types,
+            api_version=ctx.resource.api_version,
+            schema=ctx.resource.kind_schema().types,
             force=bool(options.force),
-            now=rfc3339(core.clock.now()),
-            subresource=call.target.subresource,
-            reset=ignored_fields(call),
-            alone=call.resource.rules.alone,
+            now=rfc3339(server.clock.now()),
+            subresource=ctx.info.subresource,
+            reset=reset_fields_of(ctx),
+            only_this_version=ctx.resource.strategy.drop_other_form_managers,
         )
-        if not call.resource.custom:
-            call.resource.model().prune(made, collect=False)
-            _check_convertible(call, made)
-        return made
+        if not ctx.resource.custom:
+            ctx.resource.kind_schema().prune(applied, collect=False)
+            _check_convertible(ctx, applied)
+        return applied
 
-    if call.entry() is None:
-        if call.target.subresource:
-            raise call.not_found()
+    if ctx.cached_object() is None:
+        if ctx.info.subresource:
+            raise ctx.not_found()
         if config["metadata"].get("uid"):
             uid = config["metadata"]["uid"]
             raise conflict(
-                call, f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                ctx, f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             )
         # If another client creates it first, the patch is applied to that object.
         with suppress(AlreadyExists):
-            return await create_object(core, call, options, make(None), owned=True)
-    return await change(core, call, options, make, owned=True)
+            return await create_object(server, ctx, options, build(None), managed_fields_set=True)
+    return await guaranteed_update(server, ctx, options, build, managed_fields_set=True)

@@ -7,21 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from shoal.apiserver.core import Call, Core
-from shoal.apiserver.turns import services_of, take_turn
+from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.apiserver.verbs.create import create
 from shoal.apiserver.verbs.patch import patch
 from shoal.apiserver.verbs.update import update
+from shoal.apiserver.write.locks import run_locked, services_lock_key
 from shoal.objects.wire import Answer, Response
 
 
-def _in_turn(write: Callable[[Core, Call], Awaitable[Response]]) -> Callable[[Core, Call], Awaitable[Answer]]:
-    async def written(core: Core, call: Call) -> Answer:
-        if core.webhooks.of(call.target.cluster) is not None:
-            return await write(core, call)
-        return await take_turn(services_of(call), write, core, call)
+def _with_services_lock(
+    write: Callable[[ServerComponents, RequestContext], Awaitable[Response]],
+) -> Callable[[ServerComponents, RequestContext], Awaitable[Answer]]:
+    async def write_locked(server: ServerComponents, ctx: RequestContext) -> Answer:
+        if server.webhooks.for_cluster(ctx.info.cluster) is not None:
+            return await write(server, ctx)
+        return await run_locked(services_lock_key(ctx), write, server, ctx)
 
-    return written
+    return write_locked
 
 
-create_service, update_service, patch_service = _in_turn(create), _in_turn(update), _in_turn(patch)
+create_service, update_service, patch_service = (
+    _with_services_lock(create),
+    _with_services_lock(update),
+    _with_services_lock(patch),
+)

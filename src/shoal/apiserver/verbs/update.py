@@ -6,34 +6,34 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from shoal.apiserver.admission import admit
-from shoal.apiserver.admission.shown import WHOLE, Form
-from shoal.apiserver.admission.webhooks import Review, reviewed, write_body
-from shoal.apiserver.cache import REMOVED, Entry
-from shoal.apiserver.clusters import KIND as CLUSTERS
-from shoal.apiserver.core import Call, Core
-from shoal.apiserver.encoding import encode, splice
-from shoal.apiserver.options import WriteOptions, write_options
-from shoal.apiserver.paths import ROOT
+from shoal.apiserver.admission.chain import admit
+from shoal.apiserver.admission.dispatch import AdmissionDispatcher, dispatcher_for, options_body
+from shoal.apiserver.admission.projection import WHOLE_OBJECT, Projection
+from shoal.apiserver.cache.cacher import TOMBSTONE, CachedObject
+from shoal.apiserver.cache.storage_form import encode, inject_revision
 from shoal.apiserver.purge import purge
-from shoal.apiserver.render import one, served, served_object
-from shoal.apiserver.turns import turn
+from shoal.apiserver.registry.clusters import LOGICAL_CLUSTERS as CLUSTERS
+from shoal.apiserver.request.info import ROOT
+from shoal.apiserver.request.options import WriteOptions, parse_write_options
+from shoal.apiserver.response.render import encode_object, object_response, served_object
+from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.apiserver.verbs.create import create_object
-from shoal.apiserver.webhooks.conversion import prepare
-from shoal.apiserver.writing import (
-    check_fields,
+from shoal.apiserver.webhooks.conversion import convert_entries
+from shoal.apiserver.write.locks import write_locks
+from shoal.apiserver.write.pipeline import (
+    apply_defaults,
     check_type,
     conflict,
-    converted_value,
-    distinct_owners,
-    fill_in,
-    key_of,
-    own,
-    place,
-    read_body,
-    settle,
-    settle_converted,
-    stored_value,
+    convert_and_encode_written,
+    convert_for_storage,
+    decode_body,
+    dedup_owner_references,
+    encode_for_storage,
+    encode_written,
+    prune_and_report,
+    set_namespace,
+    storage_key,
+    update_managed_fields,
     validate,
 )
 from shoal.objects.errors import AlreadyExists, BadRequest, invalid_object, invalid_value
@@ -42,187 +42,206 @@ from shoal.objects.wire import Response
 from shoal.store.interface import CompareFailed
 
 Object = dict[str, Any]
-Make = Callable[[Object], Object]
+UpdateFunc = Callable[[Object], Object]
 """Builds the new object from the current one. Called again after a lost race."""
 
-CHANGING = ("update", "patch")
+UPDATE_VERBS = ("update", "patch")
 """Verbs that webhooks get as an UPDATE. Other changes were already sent to them under their own kind."""
-KEPT = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
+SERVER_METADATA = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 
 
-async def update(core: Core, call: Call) -> Response:
-    options = write_options(call.query, "UpdateOptions")
-    body = read_body(call.request, call.resource.kind)
-    check_type(call, body)
-    check_fields(call, options, body, call.request.body)
+async def update(server: ServerComponents, ctx: RequestContext) -> Response:
+    options = parse_write_options(ctx.query, "UpdateOptions")
+    body = decode_body(ctx.request, ctx.resource.kind)
+    check_type(ctx, body)
+    prune_and_report(ctx, options, body, ctx.request.body)
     name = body["metadata"].get("name")
     if not name:
         raise BadRequest("name must be provided")
-    if name != call.name:
-        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
-    rules = call.resource.rules
-    fresh, uid = [body], body["metadata"].get("uid")
-    if call.entry() is None and rules.create_on_update and not call.target.subresource:
+    if name != ctx.name:
+        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({ctx.name})")
+    strategy = ctx.resource.strategy
+    unused_body, uid = [body], body["metadata"].get("uid")
+    if ctx.cached_object() is None and strategy.allow_create_on_update and not ctx.info.subresource:
         if body["metadata"].get("resourceVersion"):
-            raise call.not_found()
+            raise ctx.not_found()
         # If another client creates it first, that object is updated.
         with suppress(AlreadyExists):
-            return await create_object(core, call, options, fresh.pop(), owned=False)
-    if not body["metadata"].get("resourceVersion") and not rules.unconditional:
-        _check_uid(call, uid, call.found().object())
+            return await create_object(server, ctx, options, unused_body.pop(), managed_fields_set=False)
+    if not body["metadata"].get("resourceVersion") and not strategy.allow_unconditional_update:
+        _check_uid(ctx, uid, ctx.require_object().object())
         cause = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-        raise invalid_object(call.resource.plural, call.resource.group, name, [cause])
+        raise invalid_object(ctx.resource.plural, ctx.resource.group, name, [cause])
 
-    def make(old: Object) -> Object:
+    def build(old: Object) -> Object:
         """Returns the decoded body. After a lost race it is decoded again, because the first attempt modified it."""
-        if fresh:
-            return fresh.pop()
-        again = read_body(call.request, call.resource.kind)
-        check_type(call, again)
-        check_fields(call, WriteOptions(field_validation="Ignore"), again, None)
-        return again
+        if unused_body:
+            return unused_body.pop()
+        body_again = decode_body(ctx.request, ctx.resource.kind)
+        check_type(ctx, body_again)
+        prune_and_report(ctx, WriteOptions(field_validation="Ignore"), body_again, None)
+        return body_again
 
-    return await change(core, call, options, make)
+    return await guaranteed_update(server, ctx, options, build)
 
 
-async def change(
-    core: Core, call: Call, options: WriteOptions, make: Make, *, owned: bool = False, form: Form = WHOLE
+async def guaranteed_update(
+    server: ServerComponents,
+    ctx: RequestContext,
+    options: WriteOptions,
+    build: UpdateFunc,
+    *,
+    managed_fields_set: bool = False,
+    projection: Projection = WHOLE_OBJECT,
 ) -> Response:
     """Runs one change. `managed_fields_set`: `build` sets managedFields itself (apply). `projection`: the object as
     webhooks see it.
     """
     while True:
-        entry = call.found()
-        if call.resource.conversion is not None:
-            await prepare(core.webhooks.calls, call.target.cluster, call.resource, [entry])
-        old = served_object(call.resource, entry)
-        new = make(old)
-        _check_preconditions(call, entry, old, new)
-        _carry_over(call, new, old)
-        late = call.target.subresource in ("", "status", "approval")
-        if not late:
-            _prepare(call, new, old)
-        if not owned:
+        entry = ctx.require_object()
+        if ctx.resource.conversion is not None:
+            await convert_entries(server.webhooks.client, ctx.info.cluster, ctx.resource, [entry])
+        old = served_object(ctx.resource, entry)
+        new = build(old)
+        _check_preconditions(ctx, entry, old, new)
+        _keep_server_fields(ctx, new, old)
+        prepare_late = ctx.info.subresource in ("", "status", "approval")
+        if not prepare_late:
+            _prepare_strategy(ctx, new, old)
+        if not managed_fields_set:
             # Before the strategy changes it: a field belongs to the client that wrote it, even if its value is not
             # kept.
-            own(core, call, options, old, new)
-        if late:
-            _prepare(call, new, old)
-        _count_generation(call, new, old)
-        admit(core, call, new, old)
-        review = reviewed(core, call, "UPDATE", options.dry_run) if call.verb in CHANGING else None
-        if review is None:
-            answer = await _put(core, call, options, entry, new, old)
+            update_managed_fields(server, ctx, options, old, new)
+        if prepare_late:
+            _prepare_strategy(ctx, new, old)
+        _bump_generation(ctx, new, old)
+        admit(server, ctx, new, old)
+        dispatcher = dispatcher_for(server, ctx, "UPDATE", options.dry_run) if ctx.verb in UPDATE_VERBS else None
+        if dispatcher is None:
+            answer = await _compare_and_swap(server, ctx, options, entry, new, old)
         else:
-            answer = await _reviewed(core, call, options, entry, new, old, review, form)
+            answer = await _update_after_webhooks(server, ctx, options, entry, new, old, dispatcher, projection)
         if answer is not None:
             return answer
 
 
-async def _reviewed(
-    core: Core, call: Call, options: WriteOptions, entry: Entry, new: Object, old: Object, review: Review, form: Form
+async def _update_after_webhooks(
+    server: ServerComponents,
+    ctx: RequestContext,
+    options: WriteOptions,
+    entry: CachedObject,
+    new: Object,
+    old: Object,
+    dispatcher: AdmissionDispatcher,
+    projection: Projection,
 ) -> Response | None:
     """Runs the change after webhooks and policies."""
     # A patch shares unchanged parts between old and new object, so the old one may have been modified: read it again.
-    before = served_object(call.resource, entry)
+    before = served_object(ctx.resource, entry)
 
-    def again(changed: Object) -> None:
-        _carry_over(call, changed, before)
-        _prepare(call, changed, before)
-        _count_generation(call, changed, before)
-        admit(core, call, changed, before)
+    def reinvoke(changed: Object) -> None:
+        _keep_server_fields(ctx, changed, before)
+        _prepare_strategy(ctx, changed, before)
+        _bump_generation(ctx, changed, before)
+        admit(server, ctx, changed, before)
 
-    review.options = write_body(call, "UpdateOptions")
-    found = await review.mutate(new, before, again, form)
-    assert found is not None
-    old = old if found is new else before
-    if found != old:
-        _validate(call, found, old)
-    await review.approve(found, before, form)
-    async with turn(core, call):
+    dispatcher.options = options_body(ctx, "UpdateOptions")
+    admitted = await dispatcher.mutate(new, before, reinvoke, projection)
+    assert admitted is not None
+    old = old if admitted is new else before
+    if admitted != old:
+        _validate_update(ctx, admitted, old)
+    await dispatcher.validate(admitted, before, projection)
+    async with write_locks(server, ctx):
         # Checked again: state may have changed while webhooks were called.
-        admit(core, call, found, old)
-        return await _put(core, call, options, entry, found, old)
+        admit(server, ctx, admitted, old)
+        return await _compare_and_swap(server, ctx, options, entry, admitted, old)
 
 
-def _validate(call: Call, new: Object, old: Object) -> None:
-    validate(call, new, old, validate_object_meta_update(new["metadata"], old["metadata"]))
+def _validate_update(ctx: RequestContext, new: Object, old: Object) -> None:
+    validate(ctx, new, old, validate_object_meta_update(new["metadata"], old["metadata"]))
 
 
-async def _put(
-    core: Core, call: Call, options: WriteOptions, entry: Entry, new: Object, old: Object
+async def _compare_and_swap(
+    server: ServerComponents, ctx: RequestContext, options: WriteOptions, entry: CachedObject, new: Object, old: Object
 ) -> Response | None:
     """Returns None after a lost race."""
     if new == old:
-        return one(call.resource, call.view, served(call.resource, entry), core.clock.now())
-    _validate(call, new, old)
+        return object_response(ctx.resource, ctx.output, encode_object(ctx.resource, entry), server.clock.now())
+    _validate_update(ctx, new, old)
     if options.dry_run:
-        return one(call.resource, call.view, splice(encode(new), entry.revision), core.clock.now())
-    converts = call.resource.conversion is not None
+        return object_response(
+            ctx.resource, ctx.output, inject_revision(encode(new), entry.revision), server.clock.now()
+        )
+    converts = ctx.resource.conversion is not None
     try:
-        if _is_finished(new):
-            await remove(core, call, entry)
-            return one(call.resource, call.view, splice(encode(new), entry.revision), core.clock.now())
-        value = await converted_value(core, call, new) if converts else stored_value(call, new)
+        if _can_be_removed(new):
+            await remove_object(server, ctx, entry)
+            return object_response(
+                ctx.resource, ctx.output, inject_revision(encode(new), entry.revision), server.clock.now()
+            )
+        value = await convert_for_storage(server, ctx, new) if converts else encode_for_storage(ctx, new)
         expected = 0 if entry.virtual else entry.revision
-        revision = await core.store.put(key_of(call, entry.name), value, expected)
+        revision = await server.store.put(storage_key(ctx, entry.name), value, expected)
     except CompareFailed:
-        await core.store.settled()
+        await server.store.flush()
         return None
     name = entry.name
     data = (
-        await settle_converted(core, call, revision, value, name) if converts else settle(call, revision, value, name)
+        await convert_and_encode_written(server, ctx, revision, value, name)
+        if converts
+        else encode_written(ctx, revision, value, name)
     )
-    return one(call.resource, call.view, data, core.clock.now())
+    return object_response(ctx.resource, ctx.output, data, server.clock.now())
 
 
-async def remove(core: Core, call: Call, entry: Entry) -> int:
+async def remove_object(server: ServerComponents, ctx: RequestContext, entry: CachedObject) -> int:
     """Removes the object from the store. A bootstrap object leaves a tombstone, or the shared one would reappear."""
-    key, cluster = key_of(call, entry.name), call.target.cluster
-    if (call.resource.group, call.resource.plural) == CLUSTERS and cluster == ROOT:
-        await purge(core, entry.name)
+    key, cluster = storage_key(ctx, entry.name), ctx.info.cluster
+    if (ctx.resource.group, ctx.resource.plural) == CLUSTERS and cluster == ROOT:
+        await purge(server, entry.name)
     expected = 0 if entry.virtual else entry.revision
-    if entry.virtual or call.kind.is_bootstrap(cluster, entry.key):
-        return await core.store.put(key, REMOVED, expected)
-    return await core.store.delete(key, expected)
+    if entry.virtual or ctx.resource_cache.is_bootstrap(cluster, entry.key):
+        return await server.store.put(key, TOMBSTONE, expected)
+    return await server.store.delete(key, expected)
 
 
-def _check_preconditions(call: Call, entry: Entry, old: Object, new: Object) -> None:
+def _check_preconditions(ctx: RequestContext, entry: CachedObject, old: Object, new: Object) -> None:
     metadata = new["metadata"]
     given = metadata.get("resourceVersion")
     if given and given != "0" and given != str(entry.revision):
-        raise conflict(call)
-    if call.verb == "update":
-        _check_uid(call, metadata.get("uid"), old)
+        raise conflict(ctx)
+    if ctx.verb == "update":
+        _check_uid(ctx, metadata.get("uid"), old)
 
 
-def _check_uid(call: Call, given: str | None, old: Object) -> None:
+def _check_uid(ctx: RequestContext, given: str | None, old: Object) -> None:
     uid = old["metadata"]["uid"]
     if given and given != uid:
-        raise conflict(call, f"Precondition failed: UID in precondition: {given}, UID in object meta: {uid}")
+        raise conflict(ctx, f"Precondition failed: UID in precondition: {given}, UID in object meta: {uid}")
 
 
-def _carry_over(call: Call, new: Object, old: Object) -> None:
+def _keep_server_fields(ctx: RequestContext, new: Object, old: Object) -> None:
     """Keeps the fields a client cannot change, whether they were sent or not."""
     before = old["metadata"]
     if new["metadata"] is before:
         # A patch that leaves metadata alone shares it with the old object, which must not be modified.
         new["metadata"] = dict(before)
     metadata = new["metadata"]
-    place(call, metadata)
-    distinct_owners(call, metadata)
+    set_namespace(ctx, metadata)
+    dedup_owner_references(ctx, metadata)
     metadata.setdefault("uid", before["uid"])
-    for field in KEPT:
+    for field in SERVER_METADATA:
         if field in before:
             metadata[field] = before[field]
         elif not (field.startswith("deletion") and metadata.get(field) is not None):
             metadata.pop(field, None)  # a client-set deletionTimestamp stays, so that validation rejects it
     metadata["resourceVersion"] = before["resourceVersion"]
-    resource = call.resource
-    resource.model().default(new)
-    fill_in(call, new)
-    if call.target.subresource in ("status", "approval"):
-        _only_status(new, old, resource.rules.status_metadata)
+    resource = ctx.resource
+    resource.kind_schema().default(new)
+    apply_defaults(ctx, new)
+    if ctx.info.subresource in ("status", "approval"):
+        _keep_only_status(new, old, resource.strategy.status_writes_metadata)
         return
     if resource.status:
         if "status" in old:
@@ -231,14 +250,14 @@ def _carry_over(call: Call, new: Object, old: Object) -> None:
             new.pop("status", None)
 
 
-def _prepare(call: Call, new: Object, old: Object) -> None:
-    if call.target.subresource in ("status", "approval"):
-        call.resource.rules.prepare_status(new, old)
-    elif call.target.subresource != "finalize":
-        call.resource.rules.prepare_update(new, old)
+def _prepare_strategy(ctx: RequestContext, new: Object, old: Object) -> None:
+    if ctx.info.subresource in ("status", "approval"):
+        ctx.resource.strategy.prepare_for_status_update(new, old)
+    elif ctx.info.subresource != "finalize":
+        ctx.resource.strategy.prepare_for_update(new, old)
 
 
-def _only_status(new: Object, old: Object, with_metadata: bool) -> None:
+def _keep_only_status(new: Object, old: Object, with_metadata: bool) -> None:
     """A write to /status changes only the status and its owners, and for some kinds metadata."""
     status, metadata = new.get("status"), new["metadata"]
     owners = metadata.get("managedFields")
@@ -252,15 +271,15 @@ def _only_status(new: Object, old: Object, with_metadata: bool) -> None:
         new["metadata"]["managedFields"] = owners
 
 
-def _count_generation(call: Call, new: Object, old: Object) -> None:
-    if not call.resource.rules.generation:
+def _bump_generation(ctx: RequestContext, new: Object, old: Object) -> None:
+    if not ctx.resource.strategy.tracks_generation:
         return
-    apart = ("metadata", "status") if call.resource.status else ("metadata",)
+    apart = ("metadata", "status") if ctx.resource.status else ("metadata",)
     if any(new.get(key) != old.get(key) for key in new.keys() | old.keys() if key not in apart):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
-def _is_finished(obj: Object) -> bool:
+def _can_be_removed(obj: Object) -> bool:
     """An object marked for deletion is removed with its last finalizer, unless its grace period is still running."""
     metadata = obj["metadata"]
     if "deletionTimestamp" not in metadata or metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"):

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from shoal.telemetry.meters import Counter, Histogram, Meter, written
+from shoal.telemetry.metrics import Counter, Histogram, Metric, render_text
 
 SECONDS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0)
-MOST_NAMES = 2000
+MAX_NAMES = 2000
 """Users can invent any number of names, so further names are counted together."""
-OTHERS = "other"
+OVERFLOW_NAME = "other"
 _LABELS = ("name", "type", "operation", "rejected")
 
-TOOK = Histogram("apiserver_admission_webhook_admission_duration_seconds", "Time of a call.", _LABELS, SECONDS)
+DURATION = Histogram("apiserver_admission_webhook_admission_duration_seconds", "Time of a call.", _LABELS, SECONDS)
 FAILED_OPEN = Counter(
     "apiserver_admission_webhook_fail_open_count", "Calls that failed, and were passed over.", ("name", "type")
 )
-_ALL: tuple[Meter, ...] = (TOOK, FAILED_OPEN)
+_ALL: tuple[Metric, ...] = (DURATION, FAILED_OPEN)
 _names: dict[tuple[str, str], None] = {}
 
 
-def note_call(cluster: str, name: str, type_: str, operation: str, rejected: bool, seconds: float) -> None:
-    said = "true" if rejected else "false"
-    TOOK.observe(cluster, seconds, name=_bounded(cluster, name), type=type_, operation=operation, rejected=said)
+def observe_call(cluster: str, name: str, type_: str, operation: str, rejected: bool, seconds: float) -> None:
+    rejected_label = "true" if rejected else "false"
+    DURATION.observe(
+        cluster, seconds, name=_bounded_name(cluster, name), type=type_, operation=operation, rejected=rejected_label
+    )
 
 
-def note_failed_open(cluster: str, name: str, type_: str) -> None:
-    FAILED_OPEN.inc(cluster, name=_bounded(cluster, name), type=type_)
+def count_failed_open(cluster: str, name: str, type_: str) -> None:
+    FAILED_OPEN.inc(cluster, name=_bounded_name(cluster, name), type=type_)
 
 
 def forget(cluster: str) -> None:
@@ -32,18 +34,18 @@ def forget(cluster: str) -> None:
     for key in [each for each in _names if each[0] == cluster]:
         del _names[key]
     for meter in _ALL:
-        meter.forget(cluster, {})
+        meter.delete_partial_match(cluster, {})
 
 
-def render(only: str | None = None) -> str:
+def render(cluster: str | None = None) -> str:
     """For /metrics: all clusters, or only one."""
-    lines = written(_ALL, only)
+    lines = render_text(_ALL, cluster)
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def _bounded(cluster: str, name: str) -> str:
+def _bounded_name(cluster: str, name: str) -> str:
     if (cluster, name) not in _names:
-        if len(_names) >= MOST_NAMES:
-            return OTHERS
+        if len(_names) >= MAX_NAMES:
+            return OVERFLOW_NAME
         _names[cluster, name] = None
     return name

@@ -16,23 +16,23 @@ GROUP = "admission.k8s.io"
 VERSIONS = ("v1", "v1beta1")
 
 
-class NotAnAnswer(Exception):
+class InvalidResponse(Exception):
     """What is invalid about a webhook's response."""
 
 
-class Denied(StatusError):
+class WebhookDenied(StatusError):
     """A webhook's own Status, with its name in front of the message."""
 
     def __init__(self, webhook: str, result: Object) -> None:
         denied = f'admission webhook "{webhook}" denied the request'
-        said = _text(result, "message") or _text(result, "reason")
+        explanation = _text(result, "message") or _text(result, "reason")
         code = result.get("code")
         code = code if isinstance(code, int) and 400 <= code < 600 else 400
-        super().__init__(f"{denied}: {said}" if said else f"{denied} without explanation", code=code)
+        super().__init__(f"{denied}: {explanation}" if explanation else f"{denied} without explanation", code=code)
         self._reason = _text(result, "reason")
         self._details = result.get("details")
 
-    def wire(self) -> Object:
+    def to_status(self) -> Object:
         status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
         status["message"] = self.message
         if self._reason:
@@ -43,7 +43,7 @@ class Denied(StatusError):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AdmissionResponse:
     allowed: bool
     result: Object
     patch: object = None
@@ -52,20 +52,20 @@ class Verdict:
     annotations: dict[str, str] = field(default_factory=dict)
 
 
-def chosen_version(accepted: tuple[str, ...]) -> str:
+def supported_version(accepted: tuple[str, ...]) -> str:
     """The first version of the webhook that is supported here; empty if there is none."""
     return next((version for version in accepted if version in VERSIONS), "")
 
 
-def question(version: str, request: Object) -> bytes:
+def build_review(version: str, request: Object) -> bytes:
     return orjson.dumps({"kind": "AdmissionReview", "apiVersion": f"{GROUP}/{version}", "request": request})
 
 
-def verdict(version: str, uid: str, review: Object, *, mutating: bool) -> Verdict:
+def parse_review(version: str, uid: str, review: Object, *, mutating: bool) -> AdmissionResponse:
     """Parses the response. v1beta1 was never strict about uid, type and patch type."""
     response = review.get("response")
     if not isinstance(response, dict):
-        raise NotAnAnswer("webhook response was absent")
+        raise InvalidResponse("webhook response was absent")
     patch, kind = response.get("patch"), response.get("patchType")
     if version == "v1":
         check_uid(response, uid)
@@ -74,7 +74,7 @@ def verdict(version: str, uid: str, review: Object, *, mutating: bool) -> Verdic
     warnings = response.get("warnings")
     annotations = response.get("auditAnnotations")
     result = response.get("status")
-    return Verdict(
+    return AdmissionResponse(
         allowed=response.get("allowed") is True,
         result=result if isinstance(result, dict) else {},
         patch=patch if mutating else None,
@@ -85,55 +85,55 @@ def verdict(version: str, uid: str, review: Object, *, mutating: bool) -> Verdic
     )
 
 
-def read_answer(body: bytes) -> Object:
+def decode_response(body: bytes) -> Object:
     try:
         review = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise NotAnAnswer(f"couldn't get version/kind; json parse error: {error}") from None
+        raise InvalidResponse(f"couldn't get version/kind; json parse error: {error}") from None
     if not isinstance(review, dict):
-        raise NotAnAnswer("couldn't get version/kind; json parse error: the answer is no JSON object")
+        raise InvalidResponse("couldn't get version/kind; json parse error: the answer is no JSON object")
     return review
 
 
 def check_uid(response: Object, uid: str) -> None:
     if response.get("uid") != uid:
-        raise NotAnAnswer(f'expected response.uid="{uid}", got {orjson.dumps(response.get("uid") or "").decode()}')
+        raise InvalidResponse(f'expected response.uid="{uid}", got {orjson.dumps(response.get("uid") or "").decode()}')
 
 
 def check_type(review: Object, api_version: str, kind: str) -> None:
     if review.get("apiVersion") != api_version or review.get("kind") != kind:
         given = str(review.get("apiVersion") or "")
         got = f"{given if '/' in given else '/' + given}, Kind={review.get('kind') or ''}"
-        raise NotAnAnswer(f"expected webhook response of {api_version}, Kind={kind}, got {got}")
+        raise InvalidResponse(f"expected webhook response of {api_version}, Kind={kind}, got {got}")
 
 
 def _check_patch(patch: object, kind: object, mutating: bool) -> None:
     if not mutating:
         if patch:
-            raise NotAnAnswer("validating webhook may not return response.patch")
+            raise InvalidResponse("validating webhook may not return response.patch")
         if kind is not None:
-            raise NotAnAnswer("validating webhook may not return response.patchType")
+            raise InvalidResponse("validating webhook may not return response.patchType")
     elif patch and kind is None:
-        raise NotAnAnswer("webhook returned response.patch but not response.patchType")
+        raise InvalidResponse("webhook returned response.patch but not response.patchType")
     elif kind is not None and not patch:
-        raise NotAnAnswer("webhook returned response.patchType but not response.patch")
+        raise InvalidResponse("webhook returned response.patchType but not response.patch")
     elif kind == "":
-        raise NotAnAnswer('webhook returned invalid response.patchType of ""')
+        raise InvalidResponse('webhook returned invalid response.patchType of ""')
     elif kind is not None and kind != "JSONPatch":
-        raise NotAnAnswer(f'unsupported patch type "{kind}"')
+        raise InvalidResponse(f'unsupported patch type "{kind}"')
 
 
-def operations(patch: object) -> list[Object]:
+def patch_operations(patch: object) -> list[Object]:
     """The operations of a base64 JSON patch; empty if there is none."""
     if not patch:
         return []
     try:
-        found = orjson.loads(base64.b64decode(patch, validate=True)) if isinstance(patch, str) else None
+        decoded = orjson.loads(base64.b64decode(patch, validate=True)) if isinstance(patch, str) else None
     except ValueError as error:
-        raise NotAnAnswer(f"received undecodable patch in webhook response: {error}") from None
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-        raise NotAnAnswer("received undecodable patch in webhook response: a list of operations was expected")
-    return found
+        raise InvalidResponse(f"received undecodable patch in webhook response: {error}") from None
+    if not isinstance(decoded, list) or not all(isinstance(each, dict) for each in decoded):
+        raise InvalidResponse("received undecodable patch in webhook response: a list of operations was expected")
+    return decoded
 
 
 def _text(result: Object, key: str) -> str:

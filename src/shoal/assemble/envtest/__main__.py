@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
-from shoal.assemble.envtest.flags import CHOICES, LOOPS, FlagError, Flags, parse, usage
+from shoal.assemble.envtest.flags import CONTROLLER_SETS, CONTROLLERS_VARIABLE, FlagError, Flags, parse, usage
 
 
 def main() -> None:
-    flags, chosen = _asked()
+    flags, controller_set = _parse_command_line()
     if flags.help:
         print(usage(), end="")
         return
@@ -17,15 +17,15 @@ def main() -> None:
         print(f"W {warning}", file=sys.stderr)
     from shoal.assemble.envtest.apiserver import run  # noqa: PLC0415  the server takes a moment to load
 
-    run(flags, chosen)
+    run(flags, controller_set)
 
 
-def _asked() -> tuple[Flags, str]:
+def _parse_command_line() -> tuple[Flags, str]:
     try:
-        chosen = os.environ.get(LOOPS, CHOICES[0])
-        if chosen not in CHOICES:
-            raise FlagError(f"{LOOPS}={chosen}: one of {', '.join(CHOICES)}")
-        return parse(sys.argv[1:]), chosen
+        controller_set = os.environ.get(CONTROLLERS_VARIABLE, CONTROLLER_SETS[0])
+        if controller_set not in CONTROLLER_SETS:
+            raise FlagError(f"{CONTROLLERS_VARIABLE}={controller_set}: one of {', '.join(CONTROLLER_SETS)}")
+        return parse(sys.argv[1:]), controller_set
     except FlagError as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(1)

@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-APISERVER = "kube-apiserver"
+KUBE_APISERVER = "kube-apiserver"
 ETCD = "etcd"
 
 
@@ -19,20 +19,20 @@ def write_assets(directory: Path, kubectl: str | None = None) -> list[str]:
     directory.mkdir(parents=True, exist_ok=True)
     etcd = Path(__file__).with_name("etcd.py")
     written = [
-        _launcher(directory / APISERVER, [sys.executable, "-m", "shoal.assemble.envtest"]),
+        _write_launcher(directory / KUBE_APISERVER, [sys.executable, "-m", "shoal.assemble.envtest"]),
         # Without site packages it starts in a twentieth of a second.
-        _launcher(directory / ETCD, [sys.executable, "-I", "-S", str(etcd)]),
+        _write_launcher(directory / ETCD, [sys.executable, "-I", "-S", str(etcd)]),
     ]
-    found = kubectl or shutil.which("kubectl")
-    if found is not None and Path(found).resolve() != (directory / "kubectl").resolve():
+    kubectl_path = kubectl or shutil.which("kubectl")
+    if kubectl_path is not None and Path(kubectl_path).resolve() != (directory / "kubectl").resolve():
         link = directory / "kubectl"
         link.unlink(missing_ok=True)
-        link.symlink_to(os.path.abspath(found))
+        link.symlink_to(os.path.abspath(kubectl_path))
         written.append("kubectl")
     return written
 
 
-def _launcher(file: Path, command: list[str]) -> str:
+def _write_launcher(file: Path, command: list[str]) -> str:
     text = f'#!/bin/sh\n# Written by shoal envtest.\nexec {shlex.join(command)} "$@"\n'
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     draft.write_text(text)

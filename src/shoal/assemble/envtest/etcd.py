@@ -21,7 +21,7 @@ FLAGS = (
 
 
 def read_flags(arguments: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    flags: dict[str, str] = {}
     rest = list(arguments)
     while rest:
         name, equals, value = rest.pop(0).lstrip("-").partition("=")
@@ -29,11 +29,11 @@ def read_flags(arguments: list[str]) -> dict[str, str]:
             value = rest.pop(0) if rest and not rest[0].startswith("-") else "true"
         if name not in FLAGS:
             raise SystemExit(f"error verifying flags, flag provided but not defined: -{name}. See 'etcd --help'.")
-        found[name] = value
-    return found
+        flags[name] = value
+    return flags
 
 
-class Answers(BaseHTTPRequestHandler):
+class EtcdRequestHandler(BaseHTTPRequestHandler):
     data_dir = ""
 
     def do_GET(self) -> None:
@@ -60,9 +60,9 @@ def main() -> None:
         print("Shoal, in the place of etcd.\n\nFlags:\n" + "\n".join(f"  --{name}" for name in FLAGS))
         return
     flags = read_flags(arguments)
-    Answers.data_dir = os.path.abspath(flags.get("data-dir") or "default.etcd")
+    EtcdRequestHandler.data_dir = os.path.abspath(flags.get("data-dir") or "default.etcd")
     url = urlsplit(flags.get("listen-client-urls", "http://localhost:2379").split(",")[0])
-    server = ThreadingHTTPServer((url.hostname or "127.0.0.1", url.port or 2379), Answers)
+    server = ThreadingHTTPServer((url.hostname or "127.0.0.1", url.port or 2379), EtcdRequestHandler)
     server.daemon_threads = True
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     signal.signal(signal.SIGINT, lambda *_: os._exit(0))

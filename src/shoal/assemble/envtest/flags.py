@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-KEPT = {
+SUPPORTED_FLAGS = {
     "advertise-address": "What clients are told to use, where it is not the address of --bind-address.",
     "audit-log-maxbackup": "Rotated audit logs to keep; 0 keeps all.",
     "audit-log-maxsize": "Megabytes after which the audit log is rotated.",
@@ -21,7 +21,7 @@ KEPT = {
     "tls-private-key-file": "Its key.",
     "token-auth-file": "Users by token: token,user,uid,groups.",
 }
-UNUSED = (
+IGNORED_FLAGS = (
     "admission-control-config-file", "allow-privileged", "anonymous-auth", "api-audiences", "audit-log-format",
     "audit-log-maxage", "audit-log-mode", "audit-webhook-config-file", "audit-webhook-mode", "contention-profiling",
     "default-watch-cache-size", "delete-collection-workers", "emulated-version", "enable-admission-plugins",
@@ -42,14 +42,14 @@ UNUSED = (
     "watch-cache-sizes",
 )  # fmt: skip
 """kube-apiserver has them. Here they have no effect, and a warning says so."""
-QUIET = frozenset({
+SILENT_FLAGS = frozenset({
     "allow-privileged", "service-account-issuer", "service-account-key-file", "service-account-signing-key-file",
     "service-cluster-ip-range", "v",
 })  # fmt: skip
 """envtest always passes them, so there is no warning."""
 
-LOOPS = "SHOAL_ENVTEST_LOOPS"
-CHOICES = ("cleaning", "cluster", "none")
+CONTROLLERS_VARIABLE = "SHOAL_ENVTEST_LOOPS"
+CONTROLLER_SETS = ("cleaning", "cluster", "none")
 """The first is the default: namespaces are deleted, owned objects are deleted with their owners, and nothing else
 changes by itself.
 """
@@ -69,7 +69,7 @@ class Flags:
         return self.values.get(name, default)
 
     @property
-    def service_accounts(self) -> bool:
+    def has_service_accounts(self) -> bool:
         return "ServiceAccount" not in self.get("disable-admission-plugins").split(",")
 
 
@@ -89,18 +89,18 @@ def parse(arguments: list[str]) -> Flags:
         name, equals, value = word.lstrip("-").partition("=")
         if not equals:
             value = rest.pop(0) if rest and not rest[0].startswith("-") else "true"
-        if name in UNUSED:
-            if name not in QUIET:
+        if name in IGNORED_FLAGS:
+            if name not in SILENT_FLAGS:
                 warnings.append(f"--{name} changes nothing here")
             continue
-        if name not in KEPT:
+        if name not in SUPPORTED_FLAGS:
             raise FlagError(f"unknown flag: --{name}")
         values[name] = f"{values[name]},{value}" if name == "disable-admission-plugins" and name in values else value
-    _check(values)
+    _check_values(values)
     return Flags(values, tuple(warnings))
 
 
-def _check(values: dict[str, str]) -> None:
+def _check_values(values: dict[str, str]) -> None:
     port = values.get("secure-port", "6443")
     if not port.isdigit() or not 0 <= int(port) <= 65535:
         raise FlagError(f'invalid argument "{port}" for "--secure-port" flag')
@@ -115,6 +115,6 @@ def _check(values: dict[str, str]) -> None:
 
 def usage() -> str:
     lines = ["Shoal, in the place of kube-apiserver.", "", "Flags:"]
-    lines += [f"      --{name:<28} {text}" for name, text in KEPT.items()]
-    lines += ["", "Known and without effect:"] + [f"      --{name}" for name in UNUSED]
+    lines += [f"      --{name:<28} {text}" for name, text in SUPPORTED_FLAGS.items()]
+    lines += ["", "Known and without effect:"] + [f"      --{name}" for name in IGNORED_FLAGS]
     return "\n".join(lines) + "\n"

@@ -5,76 +5,78 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from shoal.capi.clusters.decide import Decision, Snapshot, decide
-from shoal.capi.resources import Name, Resources, name_of
+from shoal.capi.clusters.decide import ClusterDecision, ClusterSnapshot, decide
+from shoal.capi.informers import CAPIInformers, NamespacedName, namespaced_name
 from shoal.clock import Clock, rfc3339
-from shoal.kinds.capi import cluster_name
-from shoal.runtime.loop import Later, Loop
+from shoal.kinds.clusterapi.capi import cluster_name
+from shoal.runtime.controller import Controller, RequeueError
 
 Object = dict[str, Any]
 
 
-class ClusterLoop:
-    def __init__(self, resources: Resources, clock: Clock) -> None:
-        self._resources, self._clock = resources, clock
-        self.loop: Loop[Name] = Loop("capi-clusters", clock, self.reconcile)
-        resources.follow(resources.clusters, self.loop.queue)
-        resources.listen_to_provided(self._provided)
-        resources.foreign.listen(self._provided)
-        for view in (resources.deployments, resources.sets, resources.machines):
-            view.listen(self._descendant)
+class ClusterReconciler:
+    def __init__(self, informers: CAPIInformers, clock: Clock) -> None:
+        self._informers, self._clock = informers, clock
+        self.controller: Controller[NamespacedName] = Controller("capi-clusters", clock, self.reconcile)
+        informers.enqueue_on_change(informers.clusters, self.controller.queue)
+        informers.add_provider_handler(self._on_provider_object)
+        informers.external.add_event_handler(self._on_provider_object)
+        for informer in (informers.machine_deployments, informers.machine_sets, informers.machines):
+            informer.add_event_handler(self._on_descendant)
 
-    def _provided(self, obj: Object) -> None:
-        namespace, name = name_of(obj)
-        for cluster in self._resources.clusters.by("reference", (obj["kind"], namespace, name)):
-            self.loop.queue.add(name_of(cluster))
+    def _on_provider_object(self, obj: Object) -> None:
+        namespace, name = namespaced_name(obj)
+        for cluster in self._informers.clusters.by_index("reference", (obj["kind"], namespace, name)):
+            self.controller.queue.add(namespaced_name(cluster))
 
-    def _descendant(self, obj: Object) -> None:
-        self._resources.quiet.add(self.loop.queue, (obj["metadata"]["namespace"], cluster_name(obj)))
+    def _on_descendant(self, obj: Object) -> None:
+        self._informers.debouncer.add(self.controller.queue, (obj["metadata"]["namespace"], cluster_name(obj)))
 
-    async def reconcile(self, key: Name) -> None:
-        await self._resources.listed()
-        cluster = self._resources.clusters.get(*key)
+    async def reconcile(self, key: NamespacedName) -> None:
+        await self._informers.wait_for_sync()
+        cluster = self._informers.clusters.get(*key)
         if cluster is None:
             return
-        seen = self._look(cluster)
-        decision = decide(seen, self._now())
+        snapshot = self._snapshot(cluster)
+        decision = decide(snapshot, self._now())
         if decision.patch is not None:
-            cluster = await self._resources.clusters.patch(cluster, decision.patch)
-            decision = decide(replace(seen, cluster=cluster), self._now())
-        await self._act(seen, decision)
+            cluster = await self._informers.clusters.patch(cluster, decision.patch)
+            decision = decide(replace(snapshot, cluster=cluster), self._now())
+        await self._apply(snapshot, decision)
 
-    def _look(self, cluster: Object) -> Snapshot:
-        resources, spec = self._resources, cluster.get("spec") or {}
-        key = name_of(cluster)
+    def _snapshot(self, cluster: Object) -> ClusterSnapshot:
+        informers, spec = self._informers, cluster.get("spec") or {}
+        key = namespaced_name(cluster)
         infrastructure, control_plane = spec.get("infrastructureRef"), spec.get("controlPlaneRef")
         for reference in (infrastructure, control_plane):
-            if reference is not None and not resources.knows(reference):
-                raise Later(f"nobody knows yet whether there is {reference['kind']} {reference['name']}")
-        return Snapshot(
+            if reference is not None and not informers.can_resolve(reference):
+                raise RequeueError(f"nobody knows yet whether there is {reference['kind']} {reference['name']}")
+        return ClusterSnapshot(
             cluster=cluster,
-            infrastructure=resources.referenced_anywhere(key[0], infrastructure),
+            infrastructure=informers.resolve_any_reference(key[0], infrastructure),
             control_plane=(
-                resources.referenced_anywhere(key[0], control_plane) if control_plane != infrastructure else None
+                informers.resolve_any_reference(key[0], control_plane) if control_plane != infrastructure else None
             ),
-            deployments=resources.deployments.by("cluster", key),
-            sets=resources.sets.by("cluster", key),
-            machines=resources.machines.by("cluster", key),
-            is_reached=resources.is_reached(cluster),
+            deployments=informers.machine_deployments.by_index("cluster", key),
+            machine_sets=informers.machine_sets.by_index("cluster", key),
+            machines=informers.machines.by_index("cluster", key),
+            is_reachable=informers.is_reachable(cluster),
         )
 
-    async def _act(self, seen: Snapshot, decision: Decision) -> None:
-        resources = self._resources
+    async def _apply(self, snapshot: ClusterSnapshot, decision: ClusterDecision) -> None:
+        informers = self._informers
         for obj, patch in (
-            (seen.infrastructure, decision.infrastructure),
-            (seen.control_plane, decision.control_plane),
+            (snapshot.infrastructure, decision.patch_infrastructure),
+            (snapshot.control_plane, decision.patch_control_plane),
         ):
             if obj is not None and patch is not None:
-                await resources.of(obj).patch(obj, patch)
-        if decision.status is not None and not resources.can_wait(self.loop.queue, seen.cluster, decision.status):
-            await resources.clusters.update_status(decision.status)
+                await informers.informer_of(obj).patch(obj, patch)
+        if decision.status is not None and not informers.defer_status(
+            self.controller.queue, snapshot.cluster, decision.status
+        ):
+            await informers.clusters.update_status(decision.status)
         for obj in decision.delete:
-            await resources.of(obj).delete(obj)
+            await informers.informer_of(obj).delete(obj)
 
     def _now(self) -> str:
         return rfc3339(self._clock.now())

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.capi.clusters.status import Facts, cluster_status
-from shoal.capi.conditions import only, paused_condition
-from shoal.capi.writing import claimed, released
-from shoal.kinds.capi import (
+from shoal.capi.clusters.status import ClusterStatusInputs, cluster_status
+from shoal.capi.conditions import paused_condition, with_condition
+from shoal.capi.metadata_patches import claim_patch, release_patch
+from shoal.kinds.clusterapi.capi import (
     API_VERSION,
     CLUSTER,
     CLUSTER_FINALIZER,
     CLUSTER_NAME,
-    endpoint_of,
-    initialization,
+    control_plane_endpoint,
+    initialization_flag,
     is_deleting,
     is_paused,
     owner_reference,
@@ -28,82 +28,84 @@ Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ClusterSnapshot:
     cluster: Object
     infrastructure: Object | None
     control_plane: Object | None
     """The object of controlPlaneRef. None without one, and if it names the infrastructure object itself."""
     deployments: Sequence[Object]
-    sets: Sequence[Object]
+    machine_sets: Sequence[Object]
     machines: Sequence[Object]
-    is_reached: bool | None = None
+    is_reachable: bool | None = None
     """Whether the workload cluster responds. None: no provider can tell."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ClusterDecision:
     patch: Object | None = None
     """Patch of the Cluster. The rest is decided again after it."""
-    infrastructure: Object | None = None
+    patch_infrastructure: Object | None = None
     """Patch of the infrastructure object."""
-    control_plane: Object | None = None
+    patch_control_plane: Object | None = None
     """Patch of the control plane object."""
     delete: tuple[Object, ...] = ()
     status: Object | None = None
     """The Cluster with the status to write."""
 
 
-def decide(seen: Snapshot, now: str) -> Decision:
-    cluster = seen.cluster
+def decide(snapshot: ClusterSnapshot, now: str) -> ClusterDecision:
+    cluster = snapshot.cluster
     if is_paused(cluster, cluster):
-        return Decision(status=_changed(cluster, only(cluster, paused_condition(True, cluster), now)))
+        return ClusterDecision(
+            status=_if_changed(cluster, with_condition(cluster, paused_condition(True, cluster), now))
+        )
     if is_deleting(cluster):
-        return _deletion(seen, now)
-    patch = claimed(cluster, finalizer=CLUSTER_FINALIZER) or {}
-    endpoint = _endpoint(seen)
-    if endpoint_of(cluster) is None and endpoint is not None:
+        return _decide_deletion(snapshot, now)
+    patch = claim_patch(cluster, finalizer=CLUSTER_FINALIZER) or {}
+    endpoint = _endpoint(snapshot)
+    if control_plane_endpoint(cluster) is None and endpoint is not None:
         patch = {**patch, "spec": {"controlPlaneEndpoint": endpoint}}
-    return Decision(
+    return ClusterDecision(
         patch=patch or None,
-        infrastructure=_claim(seen.infrastructure, cluster),
-        control_plane=_claim(seen.control_plane, cluster),
-        status=_changed(cluster, _status(seen, "", "", now)),
+        patch_infrastructure=_ownership_patch(snapshot.infrastructure, cluster),
+        patch_control_plane=_ownership_patch(snapshot.control_plane, cluster),
+        status=_if_changed(cluster, _status(snapshot, "", "", now)),
     )
 
 
-def _endpoint(seen: Snapshot) -> Object | None:
-    if initialization(seen.infrastructure, "provisioned") and endpoint_of(seen.infrastructure):
-        return endpoint_of(seen.infrastructure)
-    initialized = initialization(seen.control_plane, "controlPlaneInitialized")
-    return endpoint_of(seen.control_plane) if initialized else None
+def _endpoint(snapshot: ClusterSnapshot) -> Object | None:
+    if initialization_flag(snapshot.infrastructure, "provisioned") and control_plane_endpoint(snapshot.infrastructure):
+        return control_plane_endpoint(snapshot.infrastructure)
+    initialized = initialization_flag(snapshot.control_plane, "controlPlaneInitialized")
+    return control_plane_endpoint(snapshot.control_plane) if initialized else None
 
 
-def _claim(obj: Object | None, cluster: Object) -> Object | None:
+def _ownership_patch(obj: Object | None, cluster: Object) -> Object | None:
     if obj is None or is_deleting(obj):
         return None
     owner = owner_reference(cluster, API_VERSION, CLUSTER, controller=False)
-    return claimed(obj, owner=owner, labels={CLUSTER_NAME: cluster["metadata"]["name"]})
+    return claim_patch(obj, owner=owner, labels={CLUSTER_NAME: cluster["metadata"]["name"]})
 
 
-def _deletion(seen: Snapshot, now: str) -> Decision:
+def _decide_deletion(snapshot: ClusterSnapshot, now: str) -> ClusterDecision:
     """One stage at a time; the next begins when no object of this one is left."""
-    cluster, spec = seen.cluster, seen.cluster.get("spec") or {}
+    cluster, spec = snapshot.cluster, snapshot.cluster.get("spec") or {}
     stages: tuple[tuple[str, str, Sequence[Object | None]], ...] = (
-        ("WaitingForWorkersDeletion", "MachineDeployments", seen.deployments),
-        ("WaitingForWorkersDeletion", "MachineSets", seen.sets),
-        ("WaitingForWorkersDeletion", "Worker Machines", seen.machines),
-        ("WaitingForControlPlaneDeletion", _kind(spec, "controlPlaneRef"), [seen.control_plane]),
-        ("WaitingForInfrastructureDeletion", _kind(spec, "infrastructureRef"), [seen.infrastructure]),
+        ("WaitingForWorkersDeletion", "MachineDeployments", snapshot.deployments),
+        ("WaitingForWorkersDeletion", "MachineSets", snapshot.machine_sets),
+        ("WaitingForWorkersDeletion", "Worker Machines", snapshot.machines),
+        ("WaitingForControlPlaneDeletion", _kind(spec, "controlPlaneRef"), [snapshot.control_plane]),
+        ("WaitingForInfrastructureDeletion", _kind(spec, "infrastructureRef"), [snapshot.infrastructure]),
     )
     for reason, what, objects in stages:
-        left = [obj for obj in objects if obj is not None]
-        if left:
+        remaining = [obj for obj in objects if obj is not None]
+        if remaining:
             workers = reason == "WaitingForWorkersDeletion"
-            message = f"* {what}: {_names(left)}" if workers else f"Waiting for {what} to be deleted"
-            status = _status(seen, reason, message, now)
-            going = tuple(obj for obj in left if not is_deleting(obj))
-            return Decision(delete=going, status=_changed(cluster, status))
-    return Decision(patch=released(cluster, CLUSTER_FINALIZER))
+            message = f"* {what}: {_names(remaining)}" if workers else f"Waiting for {what} to be deleted"
+            status = _status(snapshot, reason, message, now)
+            to_delete = tuple(obj for obj in remaining if not is_deleting(obj))
+            return ClusterDecision(delete=to_delete, status=_if_changed(cluster, status))
+    return ClusterDecision(patch=release_patch(cluster, CLUSTER_FINALIZER))
 
 
 def _kind(spec: Object, field: str) -> str:
@@ -114,19 +116,21 @@ def _names(objects: Sequence[Object]) -> str:
     return ", ".join(obj["metadata"]["name"] for obj in objects)
 
 
-def _status(seen: Snapshot, reason: str, message: str, now: str) -> Object:
-    spec = seen.cluster.get("spec") or {}
-    elsewhere = spec.get("controlPlaneRef") and spec["controlPlaneRef"] != spec.get("infrastructureRef")
-    facts = Facts(
-        infrastructure=seen.infrastructure,
-        control_plane=seen.control_plane if elsewhere else seen.infrastructure,
-        deployments=seen.deployments,
-        sets=seen.sets,
-        machines=seen.machines,
-        is_reached=seen.is_reached,
+def _status(snapshot: ClusterSnapshot, reason: str, message: str, now: str) -> Object:
+    spec = snapshot.cluster.get("spec") or {}
+    has_separate_control_plane = spec.get("controlPlaneRef") and spec["controlPlaneRef"] != spec.get(
+        "infrastructureRef"
     )
-    return cluster_status(seen.cluster, facts, (reason, message), now)
+    inputs = ClusterStatusInputs(
+        infrastructure=snapshot.infrastructure,
+        control_plane=snapshot.control_plane if has_separate_control_plane else snapshot.infrastructure,
+        deployments=snapshot.deployments,
+        machine_sets=snapshot.machine_sets,
+        machines=snapshot.machines,
+        is_reachable=snapshot.is_reachable,
+    )
+    return cluster_status(snapshot.cluster, inputs, (reason, message), now)
 
 
-def _changed(cluster: Object, new: Object) -> Object | None:
+def _if_changed(cluster: Object, new: Object) -> Object | None:
     return None if new is cluster else new

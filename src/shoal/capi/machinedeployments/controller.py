@@ -5,87 +5,108 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from shoal.capi.machinedeployments.decide import Decision, Snapshot, decide
-from shoal.capi.resources import Changes, Name, Resources, name_of, standing
+from shoal.capi.informers import (
+    CAPIInformers,
+    ChangeFilter,
+    NamespacedName,
+    cluster_state_for_machines,
+    namespaced_name,
+)
+from shoal.capi.machinedeployments.decide import MachineDeploymentDecision, MachineDeploymentSnapshot, decide
 from shoal.clock import Clock, rfc3339
-from shoal.kinds.capi import DEPLOYMENT_NAME, MACHINE_DEPLOYMENT, cluster_name, controller_uid, labels_of, owner_of
+from shoal.kinds.clusterapi.capi import (
+    DEPLOYMENT_NAME,
+    MACHINE_DEPLOYMENT,
+    cluster_name,
+    controller_uid,
+    labels_of,
+    owner_name,
+)
 from shoal.objects.errors import AlreadyExists, Conflict
-from shoal.runtime.loop import Loop
+from shoal.runtime.controller import Controller
 
 Object = dict[str, Any]
 
 
-class MachineDeploymentLoop:
-    def __init__(self, resources: Resources, clock: Clock) -> None:
-        self._resources, self._clock = resources, clock
-        self.loop: Loop[Name] = Loop("capi-machinedeployments", clock, self.reconcile)
-        self._clusters = Changes(standing)
-        resources.follow(resources.deployments, self.loop.queue)
-        resources.sets.listen(self._set)
-        resources.machines.listen(lambda obj: self._belongs(obj, labels_of(obj).get(DEPLOYMENT_NAME, "")))
-        resources.clusters.listen(self._cluster)
+class MachineDeploymentReconciler:
+    def __init__(self, informers: CAPIInformers, clock: Clock) -> None:
+        self._informers, self._clock = informers, clock
+        self.controller: Controller[NamespacedName] = Controller("capi-machinedeployments", clock, self.reconcile)
+        self._cluster_filter = ChangeFilter(cluster_state_for_machines)
+        informers.enqueue_on_change(informers.machine_deployments, self.controller.queue)
+        informers.machine_sets.add_event_handler(self._on_machine_set)
+        informers.machines.add_event_handler(
+            lambda obj: self._enqueue_owner(obj, labels_of(obj).get(DEPLOYMENT_NAME, ""))
+        )
+        informers.clusters.add_event_handler(self._on_cluster)
 
-    def _set(self, obj: Object) -> None:
-        self._belongs(obj, owner_of(obj, MACHINE_DEPLOYMENT))
+    def _on_machine_set(self, obj: Object) -> None:
+        self._enqueue_owner(obj, owner_name(obj, MACHINE_DEPLOYMENT))
         if not controller_uid(obj):
-            for each in self._resources.deployments.by("cluster", (obj["metadata"]["namespace"], cluster_name(obj))):
-                self.loop.queue.add(name_of(each))
+            for each in self._informers.machine_deployments.by_index(
+                "cluster", (obj["metadata"]["namespace"], cluster_name(obj))
+            ):
+                self.controller.queue.add(namespaced_name(each))
 
-    def _belongs(self, obj: Object, deployment: str) -> None:
+    def _enqueue_owner(self, obj: Object, deployment: str) -> None:
         if deployment:
-            self._resources.quiet.add(self.loop.queue, (obj["metadata"]["namespace"], deployment))
+            self._informers.debouncer.add(self.controller.queue, (obj["metadata"]["namespace"], deployment))
 
-    def _cluster(self, obj: Object) -> None:
-        if self._clusters.matter(obj):
-            for each in self._resources.deployments.by("cluster", name_of(obj)):
-                self.loop.queue.add(name_of(each))
+    def _on_cluster(self, obj: Object) -> None:
+        if self._cluster_filter.has_changed(obj):
+            for each in self._informers.machine_deployments.by_index("cluster", namespaced_name(obj)):
+                self.controller.queue.add(namespaced_name(each))
 
-    async def reconcile(self, key: Name) -> float | None:
-        await self._resources.listed()
-        deployment = self._resources.deployments.get(*key)
+    async def reconcile(self, key: NamespacedName) -> float | None:
+        await self._informers.wait_for_sync()
+        deployment = self._informers.machine_deployments.get(*key)
         if deployment is None:
             return None
-        seen = self._look(deployment)
-        decision = self._decide(seen)
+        snapshot = self._snapshot(deployment)
+        decision = self._decide(snapshot)
         if decision.patch is not None:
-            deployment = await self._resources.deployments.patch(deployment, decision.patch)
-            decision = self._decide(replace(seen, deployment=deployment))
-        await self._act(seen, decision)
-        return decision.again
+            deployment = await self._informers.machine_deployments.patch(deployment, decision.patch)
+            decision = self._decide(replace(snapshot, deployment=deployment))
+        await self._apply(snapshot, decision)
+        return decision.requeue_after
 
-    def _look(self, deployment: Object) -> Snapshot:
-        resources, namespace = self._resources, deployment["metadata"]["namespace"]
-        sets = resources.sets.by("owner", deployment["metadata"]["uid"])
+    def _snapshot(self, deployment: Object) -> MachineDeploymentSnapshot:
+        informers, namespace = self._informers, deployment["metadata"]["namespace"]
+        sets = informers.machine_sets.by_index("owner", deployment["metadata"]["uid"])
         reference = deployment["spec"]["template"]["spec"]["infrastructureRef"]
-        return Snapshot(
+        return MachineDeploymentSnapshot(
             deployment=deployment,
-            cluster=resources.clusters.get(namespace, deployment["spec"]["clusterName"]),
-            sets=sets,
-            machines=[machine for each in sets for machine in resources.machines.by("owner", each["metadata"]["uid"])],
-            orphans=resources.orphans(resources.sets, deployment),
-            has_template=resources.referenced(namespace, reference) is not None,
+            cluster=informers.clusters.get(namespace, deployment["spec"]["clusterName"]),
+            machine_sets=sets,
+            machines=[
+                machine for each in sets for machine in informers.machines.by_index("owner", each["metadata"]["uid"])
+            ],
+            orphans=informers.orphans(informers.machine_sets, deployment),
+            has_template=informers.resolve_reference(namespace, reference) is not None,
         )
 
-    def _decide(self, seen: Snapshot) -> Decision:
+    def _decide(self, snapshot: MachineDeploymentSnapshot) -> MachineDeploymentDecision:
         now = self._clock.now()
-        return decide(seen, now, rfc3339(now))
+        return decide(snapshot, now, rfc3339(now))
 
-    async def _act(self, seen: Snapshot, decision: Decision) -> None:
-        resources = self._resources
+    async def _apply(self, snapshot: MachineDeploymentSnapshot, decision: MachineDeploymentDecision) -> None:
+        informers = self._informers
         if decision.create is not None:
-            await self._create(seen, decision.create)
+            await self._create(snapshot, decision.create)
         for machine_set, patch in decision.update:
-            await resources.sets.patch(machine_set, patch)
+            await informers.machine_sets.patch(machine_set, patch)
         for machine_set in decision.delete:
-            await resources.sets.delete(machine_set)
-        if decision.status is not None and not resources.can_wait(self.loop.queue, seen.deployment, decision.status):
-            await resources.deployments.update_status(decision.status)
+            await informers.machine_sets.delete(machine_set)
+        if decision.status is not None and not informers.defer_status(
+            self.controller.queue, snapshot.deployment, decision.status
+        ):
+            await informers.machine_deployments.update_status(decision.status)
 
-    async def _create(self, seen: Snapshot, machine_set: Object) -> None:
-        namespace, name = name_of(machine_set)
+    async def _create(self, snapshot: MachineDeploymentSnapshot, machine_set: Object) -> None:
+        namespace, name = namespaced_name(machine_set)
         try:
-            await self._resources.sets.create(machine_set)
+            await self._informers.machine_sets.create(machine_set)
         except AlreadyExists:
-            made = await self._resources.sets.fetch(namespace, name)
-            if controller_uid(made) != seen.deployment["metadata"]["uid"]:
+            existing = await self._informers.machine_sets.get_live(namespace, name)
+            if controller_uid(existing) != snapshot.deployment["metadata"]["uid"]:
                 raise Conflict(f"MachineSet {namespace}/{name} belongs to another") from None

@@ -8,10 +8,10 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
-from shoal.capi.machinehealthchecks.decide import Decision, Snapshot, decide
-from shoal.capi.resources import Changes, Name, Resources, name_of
+from shoal.capi.informers import CAPIInformers, ChangeFilter, NamespacedName, namespaced_name
+from shoal.capi.machinehealthchecks.decide import HealthCheckDecision, HealthCheckSnapshot, decide
 from shoal.clock import Clock, rfc3339
-from shoal.kinds.capi import (
+from shoal.kinds.clusterapi.capi import (
     NODE_CLUSTER_NAMESPACE,
     NODE_MACHINE,
     annotations_of,
@@ -21,72 +21,76 @@ from shoal.kinds.capi import (
 )
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import NotFound
-from shoal.runtime.loop import Loop
+from shoal.runtime.controller import Controller
 
 Object = dict[str, Any]
 
 
-class MachineHealthCheckLoop:
-    def __init__(self, resources: Resources, clock: Clock) -> None:
-        self._resources, self._clock = resources, clock
-        self.loop: Loop[Name] = Loop("capi-machinehealthchecks", clock, self.reconcile)
-        self._clusters = Changes(_of_interest)
-        resources.health_checks.listen(lambda obj: self.loop.queue.add(name_of(obj)))
-        resources.machines.listen(self._machine)
-        resources.clusters.listen(self._cluster)
-        resources.listen_to_nodes(self._node)
+class MachineHealthCheckReconciler:
+    def __init__(self, informers: CAPIInformers, clock: Clock) -> None:
+        self._informers, self._clock = informers, clock
+        self.controller: Controller[NamespacedName] = Controller("capi-machinehealthchecks", clock, self.reconcile)
+        self._cluster_filter = ChangeFilter(_relevant_cluster_state)
+        informers.health_checks.add_event_handler(lambda obj: self.controller.queue.add(namespaced_name(obj)))
+        informers.machines.add_event_handler(self._on_machine)
+        informers.clusters.add_event_handler(self._on_cluster)
+        informers.add_node_handler(self._on_node)
 
-    def _of(self, cluster: Name) -> None:
-        for check in self._resources.health_checks.by("cluster", cluster):
-            self.loop.queue.add(name_of(check))
+    def _enqueue_cluster(self, cluster: NamespacedName) -> None:
+        for check in self._informers.health_checks.by_index("cluster", cluster):
+            self.controller.queue.add(namespaced_name(check))
 
-    def _machine(self, obj: Object) -> None:
-        self._of((obj["metadata"]["namespace"], cluster_name(obj)))
+    def _on_machine(self, obj: Object) -> None:
+        self._enqueue_cluster((obj["metadata"]["namespace"], cluster_name(obj)))
 
-    def _cluster(self, obj: Object) -> None:
-        if self._clusters.matter(obj):
-            self._of(name_of(obj))
+    def _on_cluster(self, obj: Object) -> None:
+        if self._cluster_filter.has_changed(obj):
+            self._enqueue_cluster(namespaced_name(obj))
 
-    def _node(self, obj: Object) -> None:
-        said = annotations_of(obj)
-        machine = self._resources.machines.get(said.get(NODE_CLUSTER_NAMESPACE, ""), said.get(NODE_MACHINE, ""))
+    def _on_node(self, obj: Object) -> None:
+        annotations = annotations_of(obj)
+        machine = self._informers.machines.get(
+            annotations.get(NODE_CLUSTER_NAMESPACE, ""), annotations.get(NODE_MACHINE, "")
+        )
         if machine is not None:
-            self._machine(machine)
+            self._on_machine(machine)
 
-    async def reconcile(self, key: Name) -> float | None:
-        await self._resources.listed()
-        check = self._resources.health_checks.get(*key)
+    async def reconcile(self, key: NamespacedName) -> float | None:
+        await self._informers.wait_for_sync()
+        check = self._informers.health_checks.get(*key)
         if check is None:
             return None
-        seen = self._look(check)
-        decision = self._decide(seen)
+        snapshot = self._snapshot(check)
+        decision = self._decide(snapshot)
         if decision.patch is not None:
-            check = await self._resources.health_checks.patch(check, decision.patch)
-            decision = self._decide(replace(seen, check=check))
-        for machine in decision.mark:
-            await self._mark(machine)
+            check = await self._informers.health_checks.patch(check, decision.patch)
+            decision = self._decide(replace(snapshot, check=check))
+        for machine in decision.machine_statuses:
+            await self._write_machine_status(machine)
         if decision.status is not None:
-            await self._resources.health_checks.update_status(decision.status)
-        return decision.again
+            await self._informers.health_checks.update_status(decision.status)
+        return decision.requeue_after
 
-    def _look(self, check: Object) -> Snapshot:
-        resources = self._resources
+    def _snapshot(self, check: Object) -> HealthCheckSnapshot:
+        informers = self._informers
         key = check["metadata"]["namespace"], cluster_name(check)
-        machines = resources.machines.by("cluster", key)
-        return Snapshot(check, resources.clusters.get(*key), [(each, resources.node_of(each)) for each in machines])
+        machines = informers.machines.by_index("cluster", key)
+        return HealthCheckSnapshot(
+            check, informers.clusters.get(*key), [(each, informers.node_of(each)) for each in machines]
+        )
 
-    def _decide(self, seen: Snapshot) -> Decision:
+    def _decide(self, snapshot: HealthCheckSnapshot) -> HealthCheckDecision:
         now = self._clock.now()
-        return decide(seen, now, rfc3339(now))
+        return decide(snapshot, now, rfc3339(now))
 
-    async def _mark(self, machine: Object) -> None:
+    async def _write_machine_status(self, machine: Object) -> None:
         try:
-            await self._resources.machines.update_status(machine)
+            await self._informers.machines.update_status(machine)
         except NotFound:
             return  # deleted meanwhile
 
 
-def _of_interest(cluster: Object) -> Hashable:
+def _relevant_cluster_state(cluster: Object) -> Hashable:
     types = ("ControlPlaneInitialized", "InfrastructureReady")
-    held = tuple(condition_is(cluster, type_) for type_ in types)
-    return cluster["metadata"]["uid"], is_deleting(cluster), is_paused(cluster, cluster), held
+    conditions = tuple(condition_is(cluster, type_) for type_ in types)
+    return cluster["metadata"]["uid"], is_deleting(cluster), is_paused(cluster, cluster), conditions

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from shoal.capi.conditions import FALSE, TRUE, Condition, only, paused_condition, with_status
-from shoal.capi.machinehealthchecks.health import Target, Verdict, verdict
-from shoal.capi.writing import claimed
-from shoal.kinds.capi import (
+from shoal.capi.conditions import FALSE, TRUE, Condition, paused_condition, with_condition, with_status
+from shoal.capi.machinehealthchecks.health import HealthResult, HealthTarget, check_health
+from shoal.capi.metadata_patches import claim_patch
+from shoal.kinds.clusterapi.capi import (
     API_VERSION,
     CLUSTER,
     CLUSTER_NAME,
@@ -30,11 +30,11 @@ from shoal.objects.selectors import from_label_selector
 
 Object = dict[str, Any]
 
-WAITING = Condition("OwnerRemediated", FALSE, "WaitingForRemediation", "Waiting for remediation")
+WAITING_FOR_REMEDIATION = Condition("OwnerRemediated", FALSE, "WaitingForRemediation", "Waiting for remediation")
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class HealthCheckSnapshot:
     check: Object
     cluster: Object | None
     machines: Sequence[tuple[Object, Object | None]]
@@ -42,52 +42,54 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class HealthCheckDecision:
     patch: Object | None = None
     """Patch of the MachineHealthCheck. The rest is decided again after it."""
-    mark: tuple[Object, ...] = ()
+    machine_statuses: tuple[Object, ...] = ()
     """Machines with the status to write."""
     status: Object | None = None
     """The MachineHealthCheck with the status to write."""
-    again: float | None = None
+    requeue_after: float | None = None
 
 
-class Allowance(NamedTuple):
+class RemediationAllowance(NamedTuple):
     condition: Condition
-    left: int
+    remaining: int
 
 
-def decide(seen: Snapshot, now: float, stamp: str) -> Decision:
+def decide(snapshot: HealthCheckSnapshot, now: float, now_rfc3339: str) -> HealthCheckDecision:
     """`now_rfc3339` is `now` as text."""
-    check, cluster = seen.check, seen.cluster
+    check, cluster = snapshot.check, snapshot.cluster
     if cluster is None or is_deleting(check):
-        return Decision()
+        return HealthCheckDecision()
     if is_paused(cluster, check):
-        new = only(check, paused_condition(True, cluster), stamp)
-        return Decision(status=None if new is check else new)
+        new = with_condition(check, paused_condition(True, cluster), now_rfc3339)
+        return HealthCheckDecision(status=None if new is check else new)
     owner = owner_reference(cluster, API_VERSION, CLUSTER, controller=False)
-    targets = [Target(machine, node, cluster) for machine, node in seen.machines if selects(check, machine)]
+    targets = [HealthTarget(machine, node, cluster) for machine, node in snapshot.machines if selects(check, machine)]
     checks = check["spec"].get("checks") or {}
-    verdicts = [(target.machine, verdict(checks, target, now)) for target in targets]
-    healthy = sum(found.is_healthy for _, found in verdicts)
-    allowed = allowance(check, len(targets), len(targets) - healthy)
-    remediates = allowed.condition.status == TRUE
+    results = [(target.machine, check_health(checks, target, now)) for target in targets]
+    healthy = sum(result.is_healthy for _, result in results)
+    allowed = remediation_allowance(check, len(targets), len(targets) - healthy)
+    may_remediate = allowed.condition.status == TRUE
     status = {
         "expectedMachines": len(targets),
         "currentHealthy": healthy,
-        "remediationsAllowed": allowed.left,
+        "remediationsAllowed": allowed.remaining,
         "targets": sorted(target.machine["metadata"]["name"] for target in targets) or None,
     }
-    new = with_status(check, status, [allowed.condition, paused_condition(False, None)], stamp)
-    return Decision(
-        patch=claimed(check, owner=owner, labels={CLUSTER_NAME: cluster["metadata"]["name"]}),
-        mark=tuple(
-            marked
-            for machine, found in verdicts
-            if (marked := _marked(machine, found, remediates, stamp)) is not machine
+    new = with_status(check, status, [allowed.condition, paused_condition(False, None)], now_rfc3339)
+    return HealthCheckDecision(
+        patch=claim_patch(check, owner=owner, labels={CLUSTER_NAME: cluster["metadata"]["name"]}),
+        machine_statuses=tuple(
+            new_machine
+            for machine, result in results
+            if (new_machine := _machine_with_result(machine, result, may_remediate, now_rfc3339)) is not machine
         ),
         status=None if new is check else new,
-        again=min((found.again for _, found in verdicts if found.again is not None), default=None),
+        requeue_after=min(
+            (result.requeue_after for _, result in results if result.requeue_after is not None), default=None
+        ),
     )
 
 
@@ -98,7 +100,7 @@ def selects(check: Object, machine: Object) -> bool:
     return from_label_selector(check["spec"]["selector"]).matches(labels_of(machine))
 
 
-def allowance(check: Object, total: int, unhealthy: int) -> Allowance:
+def remediation_allowance(check: Object, total: int, unhealthy: int) -> RemediationAllowance:
     """`unhealthy` includes Machines whose health is not known yet."""
     remediation = check["spec"].get("remediation") or {}
     trigger = remediation.get("triggerIf") or {}
@@ -106,33 +108,41 @@ def allowance(check: Object, total: int, unhealthy: int) -> Allowance:
         kind = remediation["templateRef"]["kind"]
         message = f"spec.remediation.templateRef: {kind}: external remediation is not supported; Machines are replaced"
         message += " by their MachineSet when it is not set"
-        return Allowance(_forbidden("ExternalRemediationNotSupported", message), 0)
+        return RemediationAllowance(_not_allowed("ExternalRemediationNotSupported", message), 0)
     count = f"(total: {total}, unhealthy: {unhealthy},"
     if "unhealthyInRange" in trigger:
         text = str(trigger["unhealthyInRange"])
-        least, most = (int(number) for number in text[1:-1].split("-"))
-        if least <= unhealthy <= most:
-            return Allowance(Condition("RemediationAllowed", TRUE, "RemediationAllowed"), most - unhealthy)
+        minimum, maximum = (int(number) for number in text[1:-1].split("-"))
+        if minimum <= unhealthy <= maximum:
+            return RemediationAllowance(
+                Condition("RemediationAllowed", TRUE, "RemediationAllowed"), maximum - unhealthy
+            )
         message = "Remediation is not allowed, the number of not started or unhealthy machines does not fall within the"
-        return Allowance(_forbidden("TooManyUnhealthy", f"{message} range {count} unhealthyRange: {text})"), 0)
+        return RemediationAllowance(
+            _not_allowed("TooManyUnhealthy", f"{message} range {count} unhealthyRange: {text})"), 0
+        )
     limit = trigger.get("unhealthyLessThanOrEqualTo", "100%")
-    most = total * int(str(limit)[:-1]) // 100 if str(limit).endswith("%") else int(limit)
-    if unhealthy <= most:
-        return Allowance(Condition("RemediationAllowed", TRUE, "RemediationAllowed"), most - unhealthy)
+    maximum = total * int(str(limit)[:-1]) // 100 if str(limit).endswith("%") else int(limit)
+    if unhealthy <= maximum:
+        return RemediationAllowance(Condition("RemediationAllowed", TRUE, "RemediationAllowed"), maximum - unhealthy)
     message = "Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy"
-    return Allowance(_forbidden("TooManyUnhealthy", f"{message} {count} maxUnhealthy: {limit})"), 0)
+    return RemediationAllowance(_not_allowed("TooManyUnhealthy", f"{message} {count} maxUnhealthy: {limit})"), 0)
 
 
-def _forbidden(reason: str, message: str) -> Condition:
+def _not_allowed(reason: str, message: str) -> Condition:
     return Condition("RemediationAllowed", FALSE, reason, message)
 
 
-def _marked(machine: Object, found: Verdict, remediates: bool, now: str) -> Object:
+def _machine_with_result(machine: Object, result: HealthResult, may_remediate: bool, now: str) -> Object:
     """The Machine with the check's result. OwnerRemediated is set once; the owner proceeds from there."""
-    if found.condition is None or is_deleting(machine):
+    if result.condition is None or is_deleting(machine):
         return machine
-    new = only(machine, found.condition, now)
-    if not (found.is_unhealthy and remediates):
+    new = with_condition(machine, result.condition, now)
+    if not (result.is_unhealthy and may_remediate):
         return new
-    asked = get_condition(machine, "OwnerRemediated")
-    return only(new, WAITING, now) if asked is None or asked["status"] == TRUE else new
+    remediation = get_condition(machine, "OwnerRemediated")
+    return (
+        with_condition(new, WAITING_FOR_REMEDIATION, now)
+        if remediation is None or remediation["status"] == TRUE
+        else new
+    )

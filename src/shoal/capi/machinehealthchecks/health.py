@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.capi.conditions import FALSE, TRUE, Condition
-from shoal.kinds.capi import CONTROL_PLANE, REMEDIATE_MACHINE, annotations_of, is_deleting, labels_of
+from shoal.kinds.clusterapi.capi import CONTROL_PLANE, REMEDIATE_MACHINE, annotations_of, is_deleting, labels_of
 from shoal.objects.conditions import condition_is, get_condition
 from shoal.objects.duration import parse_time
 
 Object = dict[str, Any]
 
-TYPE = "HealthCheckSucceeded"
+HEALTH_CHECK_SUCCEEDED = "HealthCheckSucceeded"
 NODE_STARTUP_TIMEOUT = 600
-ANNOTATED = Condition(
-    TYPE,
+REMEDIATE_ANNOTATION_SET = Condition(
+    HEALTH_CHECK_SUCCEEDED,
     FALSE,
     "HasRemediateAnnotation",
     f"Health check failed: marked for remediation via {REMEDIATE_MACHINE} annotation",
@@ -24,20 +24,20 @@ ANNOTATED = Condition(
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class HealthTarget:
     machine: Object
     node: Object | None
     cluster: Object
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HealthResult:
     """Without a condition the health is not known yet. `requeue_after` is when a Machine that is unknown or healthy
     might become unhealthy.
     """
 
     condition: Condition | None = None
-    again: float | None = None
+    requeue_after: float | None = None
 
     @property
     def is_unhealthy(self) -> bool:
@@ -49,51 +49,53 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     reason: str = ""
     messages: tuple[str, ...] = ()
-    again: float | None = None
+    requeue_after: float | None = None
 
 
-def verdict(checks: Mapping[str, Any], target: Target, now: float) -> Verdict:
+def check_health(checks: Mapping[str, Any], target: HealthTarget, now: float) -> HealthResult:
     machine, cluster = target.machine, target.cluster
     if REMEDIATE_MACHINE in annotations_of(machine):
-        return Verdict(ANNOTATED)
-    leads = CONTROL_PLANE in labels_of(machine)
+        return HealthResult(REMEDIATE_ANNOTATION_SET)
+    is_control_plane = CONTROL_PLANE in labels_of(machine)
     # Machines are not blamed for a cluster that is not provisioned yet.
-    if not condition_is(cluster, "ControlPlaneInitialized") and not leads:
-        return Verdict()
+    if not condition_is(cluster, "ControlPlaneInitialized") and not is_control_plane:
+        return HealthResult()
     if not condition_is(cluster, "InfrastructureReady"):
-        return Verdict()
-    of_machine = _conditions(machine, "Machine", checks.get("unhealthyMachineConditions") or (), now)
-    of_node = _node(checks, target, now)
+        return HealthResult()
+    of_machine = _check_conditions(machine, "Machine", checks.get("unhealthyMachineConditions") or (), now)
+    of_node = _check_node(checks, target, now)
     messages = (*of_machine.messages, *of_node.messages)
     if messages:
-        said = "\n".join(f"  * {message}" for message in messages)
+        text = "\n".join(f"  * {message}" for message in messages)
         reason = of_machine.reason or of_node.reason
-        return Verdict(Condition(TYPE, FALSE, reason, f"Health check failed:\n{said}"))
-    again = min((each for each in (of_machine.again, of_node.again) if each is not None), default=None)
-    if again is not None or is_deleting(machine) or target.node is None:
-        return Verdict(again=again)
-    return Verdict(Condition(TYPE, TRUE, TYPE))
+        return HealthResult(Condition(HEALTH_CHECK_SUCCEEDED, FALSE, reason, f"Health check failed:\n{text}"))
+    requeue_after = min(
+        (each for each in (of_machine.requeue_after, of_node.requeue_after) if each is not None), default=None
+    )
+    if requeue_after is not None or is_deleting(machine) or target.node is None:
+        return HealthResult(requeue_after=requeue_after)
+    return HealthResult(Condition(HEALTH_CHECK_SUCCEEDED, TRUE, HEALTH_CHECK_SUCCEEDED))
 
 
-def _node(checks: Mapping[str, Any], target: Target, now: float) -> Finding:
+def _check_node(checks: Mapping[str, Any], target: HealthTarget, now: float) -> CheckResult:
     reference = (target.machine.get("status") or {}).get("nodeRef")
     if target.node is not None:
-        return _conditions(target.node, "Node", checks.get("unhealthyNodeConditions") or (), now)
+        return _check_conditions(target.node, "Node", checks.get("unhealthyNodeConditions") or (), now)
     if reference:
-        return Finding("NodeDeleted", (f"Node {reference['name']} has been deleted",))
+        return CheckResult("NodeDeleted", (f"Node {reference['name']} has been deleted",))
     timeout = int(checks.get("nodeStartupTimeoutSeconds", NODE_STARTUP_TIMEOUT))
     if not timeout:
-        return Finding()
-    left = _begun(target) + timeout - now
-    if left < 0:
-        return Finding("NodeStartupTimeout", (f"Node failed to report startup in {go_duration(timeout)}",))
-    return Finding(again=left + 1)
+        return CheckResult()
+    remaining = _startup_began_at(target) + timeout - now
+    if remaining < 0:
+        return CheckResult("NodeStartupTimeout", (f"Node failed to report startup in {go_duration(timeout)}",))
+    return CheckResult(requeue_after=remaining + 1)
 
 
-def _begun(target: Target) -> float:
+def _startup_began_at(target: HealthTarget) -> float:
     """When the last precondition of a Node was met."""
     moments = [parse_time(target.machine["metadata"].get("creationTimestamp"))]
     for obj, type_ in (
@@ -102,27 +104,27 @@ def _begun(target: Target) -> float:
         (target.machine, "InfrastructureReady"),
     ):
         if condition_is(obj, type_):
-            moments.append(_since(obj, type_))
+            moments.append(_last_transition(obj, type_))
     return max(moment for moment in moments if moment is not None)
 
 
-def _conditions(obj: Object, kind: str, unwanted: Any, now: float) -> Finding:
+def _check_conditions(obj: Object, kind: str, unhealthy: Any, now: float) -> CheckResult:
     messages, waits = [], []
-    for each in unwanted:
+    for each in unhealthy:
         if not condition_is(obj, each["type"], each["status"]):
             continue
         timeout = int(each.get("timeoutSeconds") or 0)
-        left = (_since(obj, each["type"]) or now) + timeout - now
-        if left >= 0:
-            waits.append(left + 1)
+        remaining = (_last_transition(obj, each["type"]) or now) + timeout - now
+        if remaining >= 0:
+            waits.append(remaining + 1)
             continue
         reason = (get_condition(obj, each["type"]) or {}).get("reason", "")
-        said = f"Condition {each['type']} on {kind} is reporting status {each['status']} with reason {reason}"
-        messages.append(f"{said} for more than {go_duration(timeout)}")
-    return Finding(f"Unhealthy{kind}" if messages else "", tuple(messages), min(waits, default=None))
+        text = f"Condition {each['type']} on {kind} is reporting status {each['status']} with reason {reason}"
+        messages.append(f"{text} for more than {go_duration(timeout)}")
+    return CheckResult(f"Unhealthy{kind}" if messages else "", tuple(messages), min(waits, default=None))
 
 
-def _since(obj: Object, type_: str) -> float | None:
+def _last_transition(obj: Object, type_: str) -> float | None:
     return parse_time((get_condition(obj, type_) or {}).get("lastTransitionTime"))
 
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from shoal.capi.machines.decide import Decision, Snapshot, decide
-from shoal.capi.machines.drain import Drain, eviction, is_unreachable, plan
-from shoal.capi.resources import Changes, Name, Resources, name_of, standing
-from shoal.client.requests import Client, Kind
+from shoal.capi.informers import (
+    CAPIInformers,
+    ChangeFilter,
+    NamespacedName,
+    cluster_state_for_machines,
+    namespaced_name,
+)
+from shoal.capi.machines.decide import MachineDecision, MachineSnapshot, decide
+from shoal.capi.machines.drain import DrainState, eviction_body, is_unreachable, plan_drain
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
-from shoal.kinds.capi import (
+from shoal.kinds.clusterapi.capi import (
     CONTROL_PLANE,
     MACHINE_DEPLOYMENT,
     MACHINE_SET,
@@ -19,155 +25,166 @@ from shoal.kinds.capi import (
     annotations_of,
     is_deleting,
     labels_of,
-    owner_of,
+    owner_name,
 )
 from shoal.objects.errors import NotFound, StatusError
-from shoal.runtime.loop import Loop
+from shoal.runtime.controller import Controller
 
 Object = dict[str, Any]
 
-PODS = Kind("", "v1", "pods")
-NODES = Kind("", "v1", "nodes", namespaced=False)
+PODS = GroupVersionResource("", "v1", "pods")
+NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
 WORKERS = 16
 
 
-class MachineLoop:
-    def __init__(self, resources: Resources, clock: Clock) -> None:
-        self._resources, self._clock = resources, clock
-        self.loop: Loop[Name] = Loop("capi-machines", clock, self.reconcile, WORKERS)
-        self._clusters, self._deployments = Changes(standing), Changes(lambda obj: obj["metadata"].get("generation"))
-        resources.follow(resources.machines, self.loop.queue)
-        resources.clusters.listen(self._cluster)
-        resources.deployments.listen(self._deployment)
-        resources.listen_to_provided(self._provided)
-        resources.listen_to_nodes(self._node)
+class MachineReconciler:
+    def __init__(self, informers: CAPIInformers, clock: Clock) -> None:
+        self._informers, self._clock = informers, clock
+        self.controller: Controller[NamespacedName] = Controller("capi-machines", clock, self.reconcile, WORKERS)
+        self._cluster_filter, self._deployment_filter = (
+            ChangeFilter(cluster_state_for_machines),
+            ChangeFilter(lambda obj: obj["metadata"].get("generation")),
+        )
+        informers.enqueue_on_change(informers.machines, self.controller.queue)
+        informers.clusters.add_event_handler(self._on_cluster)
+        informers.machine_deployments.add_event_handler(self._on_deployment)
+        informers.add_provider_handler(self._on_provider_object)
+        informers.add_node_handler(self._on_node)
 
-    def _cluster(self, obj: Object) -> None:
-        if not self._clusters.matter(obj):
+    def _on_cluster(self, obj: Object) -> None:
+        if not self._cluster_filter.has_changed(obj):
             return
-        for machine in self._resources.machines.by("cluster", name_of(obj)):
-            self.loop.queue.add(name_of(machine))
+        for machine in self._informers.machines.by_index("cluster", namespaced_name(obj)):
+            self.controller.queue.add(namespaced_name(machine))
 
-    def _deployment(self, obj: Object) -> None:
-        if not self._deployments.matter(obj):
+    def _on_deployment(self, obj: Object) -> None:
+        if not self._deployment_filter.has_changed(obj):
             return
-        for each in self._resources.sets.by("owner", obj["metadata"]["uid"]):
-            for machine in self._resources.machines.by("owner", each["metadata"]["uid"]):
-                self.loop.queue.add(name_of(machine))
+        for each in self._informers.machine_sets.by_index("owner", obj["metadata"]["uid"]):
+            for machine in self._informers.machines.by_index("owner", each["metadata"]["uid"]):
+                self.controller.queue.add(namespaced_name(machine))
 
-    def _provided(self, obj: Object) -> None:
-        namespace, name = name_of(obj)
-        for machine in self._resources.machines.by("reference", (obj["kind"], namespace, name)):
-            self.loop.queue.add(name_of(machine))
+    def _on_provider_object(self, obj: Object) -> None:
+        namespace, name = namespaced_name(obj)
+        for machine in self._informers.machines.by_index("reference", (obj["kind"], namespace, name)):
+            self.controller.queue.add(namespaced_name(machine))
 
-    def _node(self, obj: Object) -> None:
-        said = annotations_of(obj)
-        if said.get(NODE_MACHINE):
-            self.loop.queue.add((said.get(NODE_CLUSTER_NAMESPACE, ""), said[NODE_MACHINE]))
+    def _on_node(self, obj: Object) -> None:
+        annotations = annotations_of(obj)
+        if annotations.get(NODE_MACHINE):
+            self.controller.queue.add((annotations.get(NODE_CLUSTER_NAMESPACE, ""), annotations[NODE_MACHINE]))
 
-    async def reconcile(self, key: Name) -> float | None:
-        await self._resources.listed()
-        machine = self._resources.machines.get(*key)
+    async def reconcile(self, key: NamespacedName) -> float | None:
+        await self._informers.wait_for_sync()
+        machine = self._informers.machines.get(*key)
         if machine is None:
             return None
-        seen = self._look(machine)
-        decision = self._decide(seen)
-        if decision.drain and seen.node is not None:
-            seen = replace(seen, drain=await self._drain(machine, seen.node))
-            decision = self._decide(seen)
-        if decision.delete_node and seen.node is not None:
-            await self._delete_node(seen, decision)
+        snapshot = self._snapshot(machine)
+        decision = self._decide(snapshot)
+        if decision.drain and snapshot.node is not None:
+            snapshot = replace(snapshot, drain=await self._drain_node(machine, snapshot.node))
+            decision = self._decide(snapshot)
+        if decision.delete_node and snapshot.node is not None:
+            await self._delete_node(snapshot, decision)
         if decision.patch is not None:
-            machine = await self._resources.machines.patch(machine, decision.patch)
-            seen = replace(seen, machine=machine, node=self._resources.node_of(machine))
-            decision = self._decide(seen)
-        await self._act(seen, decision)
-        return decision.again
+            machine = await self._informers.machines.patch(machine, decision.patch)
+            snapshot = replace(snapshot, machine=machine, node=self._informers.node_of(machine))
+            decision = self._decide(snapshot)
+        await self._apply(snapshot, decision)
+        return decision.requeue_after
 
-    def _look(self, machine: Object) -> Snapshot:
-        resources, namespace = self._resources, machine["metadata"]["namespace"]
-        machine_set = resources.sets.get(namespace, owner_of(machine, MACHINE_SET))
+    def _snapshot(self, machine: Object) -> MachineSnapshot:
+        informers, namespace = self._informers, machine["metadata"]["namespace"]
+        machine_set = informers.machine_sets.get(namespace, owner_name(machine, MACHINE_SET))
         deployment = None
         if machine_set is not None:
-            deployment = resources.deployments.get(namespace, owner_of(machine_set, MACHINE_DEPLOYMENT))
-        return Snapshot(
+            deployment = informers.machine_deployments.get(namespace, owner_name(machine_set, MACHINE_DEPLOYMENT))
+        return MachineSnapshot(
             machine=machine,
-            cluster=resources.clusters.get(namespace, machine["spec"]["clusterName"]),
-            infrastructure=resources.referenced(namespace, machine["spec"].get("infrastructureRef")),
-            node=resources.node_of(machine),
+            cluster=informers.clusters.get(namespace, machine["spec"]["clusterName"]),
+            infrastructure=informers.resolve_reference(namespace, machine["spec"].get("infrastructureRef")),
+            node=informers.node_of(machine),
             machine_set=machine_set,
             deployment=deployment,
-            last_leader=self._is_last_leader(machine),
+            is_last_control_plane=self._is_last_control_plane(machine),
         )
 
-    def _is_last_leader(self, machine: Object) -> bool:
+    def _is_last_control_plane(self, machine: Object) -> bool:
         if CONTROL_PLANE not in labels_of(machine):
             return False
         key = machine["metadata"]["namespace"], machine["spec"]["clusterName"]
-        leaders = [each for each in self._resources.machines.by("cluster", key) if CONTROL_PLANE in labels_of(each)]
-        return all(is_deleting(each) or each is machine for each in leaders)
+        control_plane_machines = [
+            each for each in self._informers.machines.by_index("cluster", key) if CONTROL_PLANE in labels_of(each)
+        ]
+        return all(is_deleting(each) or each is machine for each in control_plane_machines)
 
-    def _decide(self, seen: Snapshot) -> Decision:
+    def _decide(self, snapshot: MachineSnapshot) -> MachineDecision:
         now = self._clock.now()
-        return decide(seen, now, rfc3339(now))
+        return decide(snapshot, now, rfc3339(now))
 
-    async def _act(self, seen: Snapshot, decision: Decision) -> None:
-        resources = self._resources
-        if decision.infrastructure is not None and seen.infrastructure is not None:
-            await resources.of(seen.infrastructure).patch(seen.infrastructure, decision.infrastructure)
-        if decision.status is not None and not resources.can_wait(self.loop.queue, seen.machine, decision.status):
-            await resources.machines.update_status(decision.status)
-        if decision.node is not None and seen.node is not None:
-            await self._mark(seen.machine, seen.node, decision.node)
-        if decision.delete and seen.infrastructure is not None:
-            await resources.of(seen.infrastructure).delete(seen.infrastructure)
+    async def _apply(self, snapshot: MachineSnapshot, decision: MachineDecision) -> None:
+        informers = self._informers
+        if decision.patch_infrastructure is not None and snapshot.infrastructure is not None:
+            await informers.informer_of(snapshot.infrastructure).patch(
+                snapshot.infrastructure, decision.patch_infrastructure
+            )
+        if decision.status is not None and not informers.defer_status(
+            self.controller.queue, snapshot.machine, decision.status
+        ):
+            await informers.machines.update_status(decision.status)
+        if decision.patch_node is not None and snapshot.node is not None:
+            await self._patch_node(snapshot.machine, snapshot.node, decision.patch_node)
+        if decision.delete_infrastructure and snapshot.infrastructure is not None:
+            await informers.informer_of(snapshot.infrastructure).delete(snapshot.infrastructure)
 
-    async def _drain(self, machine: Object, node: Object) -> Drain:
+    async def _drain_node(self, machine: Object, node: Object) -> DrainState:
         """Cordons the Node first, so that no Pod is scheduled while others are evicted."""
-        client = self._resources.workload(machine)
+        client = self._informers.workload_client(machine)
         if client is None:
-            return Drain()
+            return DrainState()
         if not (node.get("spec") or {}).get("unschedulable"):
-            await self._mark(machine, node, {"spec": {"unschedulable": True}})
+            await self._patch_node(machine, node, {"spec": {"unschedulable": True}})
         try:
             pods, _ = await client.list_all(PODS, fields=f"spec.nodeName={node['metadata']['name']}")
         except NotFound:
-            return Drain()  # the workload cluster was deleted
+            return DrainState()  # the workload cluster was deleted
         unreachable = is_unreachable(node)
-        wanted = plan(pods, unreachable, self._clock.now())
+        drain_plan = plan_drain(pods, unreachable, self._clock.now())
         failed: dict[str, tuple[Object, ...]] = {}
-        gone = []
-        for pod in wanted.evict:
+        deleted = []
+        for pod in drain_plan.evict:
             try:
-                await client.call("POST", _eviction(client, pod), body=eviction(pod, unreachable))
+                await client.request("POST", _eviction_path(client, pod), body=eviction_body(pod, unreachable))
             except NotFound:
-                gone.append(pod)
+                deleted.append(pod)
             except StatusError as error:
-                said = " ".join([error.message, *(cause.message for cause in error.causes)])
-                failed[said] = (*failed.get(said, ()), pod)
-        held = [*gone, *(pod for pods in failed.values() for pod in pods)]
-        return replace(wanted, evict=tuple(pod for pod in wanted.evict if pod not in held), failed=failed)
+                reason = " ".join([error.message, *(cause.message for cause in error.causes)])
+                failed[reason] = (*failed.get(reason, ()), pod)
+        not_evicted = [*deleted, *(pod for pods in failed.values() for pod in pods)]
+        return replace(
+            drain_plan, evict=tuple(pod for pod in drain_plan.evict if pod not in not_evicted), failed=failed
+        )
 
-    async def _delete_node(self, seen: Snapshot, decision: Decision) -> None:
-        assert seen.node is not None
-        client = self._resources.workload(seen.machine)
+    async def _delete_node(self, snapshot: MachineSnapshot, decision: MachineDecision) -> None:
+        assert snapshot.node is not None
+        client = self._informers.workload_client(snapshot.machine)
         try:
             if client is not None:
-                await client.delete(NODES, seen.node["metadata"]["name"], uid=seen.node["metadata"]["uid"])
+                await client.delete(NODES, snapshot.node["metadata"]["name"], uid=snapshot.node["metadata"]["uid"])
         except NotFound:
             pass
         except StatusError:
             if decision.patch is None:
                 raise
         if decision.patch is None:
-            self.loop.queue.add(name_of(seen.machine))
+            self.controller.queue.add(namespaced_name(snapshot.machine))
 
-    async def _mark(self, machine: Object, node: Object, patch: Object) -> None:
+    async def _patch_node(self, machine: Object, node: Object, patch: Object) -> None:
         try:
-            await self._resources.patch_node(machine, node, patch)
+            await self._informers.patch_node(machine, node, patch)
         except NotFound:
             return  # the Node or its cluster was deleted; the watch reports it
 
 
-def _eviction(client: Client, pod: Object) -> str:
-    return client.path(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"], "eviction")
+def _eviction_path(client: Client, pod: Object) -> str:
+    return client.resource_path(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"], "eviction")

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shoal.capi.conditions import only, paused_condition
+from shoal.capi.conditions import paused_condition, with_condition
 from shoal.capi.machines import drain
 from shoal.capi.machines.nodes import node_patch
-from shoal.capi.machines.status import Facts, Progress, machine_status
-from shoal.capi.writing import claimed, released
-from shoal.kinds.capi import (
+from shoal.capi.machines.status import DeletionProgress, MachineStatusInputs, machine_status
+from shoal.capi.metadata_patches import claim_patch, release_patch
+from shoal.kinds.clusterapi.capi import (
     API_VERSION,
     CLUSTER,
     CLUSTER_NAME,
@@ -25,7 +25,7 @@ from shoal.kinds.capi import (
     annotations_of,
     cluster_name,
     controller_uid,
-    initialization,
+    initialization_flag,
     is_deleting,
     is_paused,
     labels_of,
@@ -40,65 +40,67 @@ NODE_DELETION_TIMEOUT = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class MachineSnapshot:
     machine: Object
     cluster: Object | None
     infrastructure: Object | None
     node: Object | None
     machine_set: Object | None = None
     deployment: Object | None = None
-    last_leader: bool = False
+    is_last_control_plane: bool = False
     """Whether it is the last remaining control plane Machine."""
-    drain: drain.Drain | None = None
+    drain: drain.DrainState | None = None
     """Drain state of its Node; None before the first look."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class MachineDecision:
     patch: Object | None = None
     """Patch of the Machine. The rest is decided again after it."""
-    infrastructure: Object | None = None
+    patch_infrastructure: Object | None = None
     """Patch of the infrastructure object."""
-    node: Object | None = None
+    patch_node: Object | None = None
     """Patch of the Node."""
     drain: bool = False
     """Cordon the Node and evict its Pods. The rest is decided again after it."""
-    delete: bool = False
+    delete_infrastructure: bool = False
     """Whether to delete the infrastructure object."""
     delete_node: bool = False
     """Combined with a patch, its failure is ignored."""
     status: Object | None = None
     """The Machine with the status to write."""
-    again: float | None = None
+    requeue_after: float | None = None
 
 
-def decide(seen: Snapshot, now: float, stamp: str) -> Decision:
+def decide(snapshot: MachineSnapshot, now: float, now_rfc3339: str) -> MachineDecision:
     """`now_rfc3339` is `now` as text."""
-    machine = seen.machine
-    if is_paused(seen.cluster, machine):
-        new = only(machine, paused_condition(True, seen.cluster), stamp)
-        return Decision(status=None if new is machine else new)
+    machine = snapshot.machine
+    if is_paused(snapshot.cluster, machine):
+        new = with_condition(machine, paused_condition(True, snapshot.cluster), now_rfc3339)
+        return MachineDecision(status=None if new is machine else new)
     if is_deleting(machine):
-        return _deletion(seen, now, stamp)
-    if seen.cluster is None:
-        return Decision()  # enqueued again with its Cluster
-    new, again = _status(seen, None, now, stamp)
-    node = seen.node
-    return Decision(
-        patch=_patch(seen),
-        infrastructure=_claim(seen),
-        node=node_patch(machine, node, seen.infrastructure, seen.machine_set, seen.deployment) if node else None,
+        return _decide_deletion(snapshot, now, now_rfc3339)
+    if snapshot.cluster is None:
+        return MachineDecision()  # enqueued again with its Cluster
+    new, requeue_after = _status(snapshot, None, now, now_rfc3339)
+    node = snapshot.node
+    return MachineDecision(
+        patch=_patch(snapshot),
+        patch_infrastructure=_infrastructure_patch(snapshot),
+        patch_node=node_patch(machine, node, snapshot.infrastructure, snapshot.machine_set, snapshot.deployment)
+        if node
+        else None,
         status=None if new is machine else new,
-        again=again,
+        requeue_after=requeue_after,
     )
 
 
-def _patch(seen: Snapshot) -> Object | None:
-    machine, cluster = seen.machine, seen.cluster
+def _patch(snapshot: MachineSnapshot) -> Object | None:
+    machine, cluster = snapshot.machine, snapshot.cluster
     alone = cluster is not None and not controller_uid(machine)
     owner = owner_reference(cluster, API_VERSION, CLUSTER, controller=False) if cluster is not None and alone else None
-    patch = claimed(machine, finalizer=MACHINE_FINALIZER, owner=owner, labels={CLUSTER_NAME: cluster_name(machine)})
-    provider_id = _provider_id(seen.infrastructure)
+    patch = claim_patch(machine, finalizer=MACHINE_FINALIZER, owner=owner, labels={CLUSTER_NAME: cluster_name(machine)})
+    provider_id = _provider_id(snapshot.infrastructure)
     if provider_id and machine["spec"].get("providerID") != provider_id:
         patch = {**(patch or {}), "spec": {"providerID": provider_id}}
     return patch
@@ -106,62 +108,70 @@ def _patch(seen: Snapshot) -> Object | None:
 
 def _provider_id(infrastructure: Object | None) -> str:
     """Valid only once the infrastructure is provisioned."""
-    if infrastructure is None or not initialization(infrastructure, "provisioned"):
+    if infrastructure is None or not initialization_flag(infrastructure, "provisioned"):
         return ""
     return str((infrastructure.get("spec") or {}).get("providerID", ""))
 
 
-def _claim(seen: Snapshot) -> Object | None:
-    machine, infrastructure = seen.machine, seen.infrastructure
+def _infrastructure_patch(snapshot: MachineSnapshot) -> Object | None:
+    machine, infrastructure = snapshot.machine, snapshot.infrastructure
     if infrastructure is None or is_deleting(infrastructure):
         return None
     owner = owner_reference(machine, API_VERSION, MACHINE, controller=True)
-    labels = labels_of(machine) if seen.machine_set is not None else {}
-    return claimed(infrastructure, owner=owner, labels={**labels, CLUSTER_NAME: cluster_name(machine)})
+    labels = labels_of(machine) if snapshot.machine_set is not None else {}
+    return claim_patch(infrastructure, owner=owner, labels={**labels, CLUSTER_NAME: cluster_name(machine)})
 
 
-def _deletion(seen: Snapshot, now: float, stamp: str) -> Decision:
-    machine, with_node = seen.machine, _is_node_kept_in_order(seen)
-    begun: Object = dict((machine.get("status") or {}).get("deletion") or {})
+def _decide_deletion(snapshot: MachineSnapshot, now: float, now_rfc3339: str) -> MachineDecision:
+    machine, with_node = snapshot.machine, _needs_node_cleanup(snapshot)
+    deletion_times: Object = dict((machine.get("status") or {}).get("deletion") or {})
 
-    def waiting(reason: str, message: str, again: float | None = None) -> Decision:
-        new, _ = _status(seen, Progress(reason, message, begun), now, stamp)
-        return Decision(status=None if new is machine else new, again=again)
+    def wait_decision(reason: str, message: str, requeue_after: float | None = None) -> MachineDecision:
+        new, _ = _status(snapshot, DeletionProgress(reason, message, deletion_times), now, now_rfc3339)
+        return MachineDecision(status=None if new is machine else new, requeue_after=requeue_after)
 
     hooks = _hooks(machine, PRE_DRAIN_HOOK) if with_node else ""
     if hooks:
-        begun.setdefault("waitForPreDrainHookStartTime", stamp)
-        return waiting("WaitingForPreDrainHook", f"Waiting for pre-drain hooks to succeed (hooks: {hooks})")
-    if with_node and seen.node is not None and not drain.is_drained(machine, seen.infrastructure, now):
-        if seen.drain is None:
-            return Decision(drain=True)
-        started = begun.setdefault("nodeDrainStartTime", stamp)
-        if not seen.drain.is_done:
-            return waiting("DrainingNode", drain.message(seen.drain, started), drain.look_again(started, now))
-    if with_node and seen.node is not None and not drain.is_detached(machine, seen.infrastructure, seen.node, now):
-        started = begun.setdefault("waitForNodeVolumeDetachStartTime", stamp)
+        deletion_times.setdefault("waitForPreDrainHookStartTime", now_rfc3339)
+        return wait_decision("WaitingForPreDrainHook", f"Waiting for pre-drain hooks to succeed (hooks: {hooks})")
+    if with_node and snapshot.node is not None and not drain.is_drain_over(machine, snapshot.infrastructure, now):
+        if snapshot.drain is None:
+            return MachineDecision(drain=True)
+        started = deletion_times.setdefault("nodeDrainStartTime", now_rfc3339)
+        if not snapshot.drain.is_done:
+            return wait_decision(
+                "DrainingNode", drain.drain_message(snapshot.drain, started), drain.poll_interval(started, now)
+            )
+    if (
+        with_node
+        and snapshot.node is not None
+        and not drain.is_volume_detach_over(machine, snapshot.infrastructure, snapshot.node, now)
+    ):
+        started = deletion_times.setdefault("waitForNodeVolumeDetachStartTime", now_rfc3339)
         message = f"Waiting for Node volumes to be detached (started at {started})"
-        return waiting("WaitingForVolumeDetach", message, drain.look_again(started, now))
+        return wait_decision("WaitingForVolumeDetach", message, drain.poll_interval(started, now))
     hooks = _hooks(machine, PRE_TERMINATE_HOOK)
     if hooks:
-        begun.setdefault("waitForPreTerminateHookStartTime", stamp)
-        return waiting("WaitingForPreTerminateHook", f"Waiting for pre-terminate hooks to succeed (hooks: {hooks})")
-    if seen.infrastructure is not None:
+        deletion_times.setdefault("waitForPreTerminateHookStartTime", now_rfc3339)
+        return wait_decision(
+            "WaitingForPreTerminateHook", f"Waiting for pre-terminate hooks to succeed (hooks: {hooks})"
+        )
+    if snapshot.infrastructure is not None:
         kind = machine["spec"]["infrastructureRef"]["kind"]
-        decision = waiting("WaitingForInfrastructureDeletion", f"Waiting for {kind} to be deleted")
-        return replace(decision, delete=not is_deleting(seen.infrastructure))
-    if with_node and seen.node is not None and not is_deleting(seen.node):
-        late = _node_deletion_expired(machine, now)
-        return Decision(delete_node=True, patch=released(machine, MACHINE_FINALIZER) if late else None)
-    return Decision(patch=released(machine, MACHINE_FINALIZER))
+        decision = wait_decision("WaitingForInfrastructureDeletion", f"Waiting for {kind} to be deleted")
+        return replace(decision, delete_infrastructure=not is_deleting(snapshot.infrastructure))
+    if with_node and snapshot.node is not None and not is_deleting(snapshot.node):
+        is_late = _node_deletion_expired(machine, now)
+        return MachineDecision(delete_node=True, patch=release_patch(machine, MACHINE_FINALIZER) if is_late else None)
+    return MachineDecision(patch=release_patch(machine, MACHINE_FINALIZER))
 
 
-def _is_node_kept_in_order(seen: Snapshot) -> bool:
+def _needs_node_cleanup(snapshot: MachineSnapshot) -> bool:
     """The Node is drained and deleted only while its cluster lives on; without a control plane neither is possible."""
-    cluster = seen.cluster
-    alive = cluster is not None and not is_deleting(cluster) and initialization(cluster, "controlPlaneInitialized")
-    known = seen.node is not None or "nodeRef" in (seen.machine.get("status") or {})
-    return alive and known and not seen.last_leader
+    cluster = snapshot.cluster
+    alive = cluster is not None and not is_deleting(cluster) and initialization_flag(cluster, "controlPlaneInitialized")
+    has_node = snapshot.node is not None or "nodeRef" in (snapshot.machine.get("status") or {})
+    return alive and has_node and not snapshot.is_last_control_plane
 
 
 def _hooks(machine: Object, prefix: str) -> str:
@@ -174,6 +184,10 @@ def _node_deletion_expired(machine: Object, now: float) -> bool:
     return bool(timeout) and now - deleted >= timeout
 
 
-def _status(seen: Snapshot, progress: Progress | None, now: float, stamp: str) -> tuple[Object, float | None]:
-    facts = Facts(seen.cluster, seen.infrastructure, seen.node, seen.machine_set, seen.deployment)
-    return machine_status(seen.machine, facts, progress, now, stamp)
+def _status(
+    snapshot: MachineSnapshot, progress: DeletionProgress | None, now: float, now_rfc3339: str
+) -> tuple[Object, float | None]:
+    inputs = MachineStatusInputs(
+        snapshot.cluster, snapshot.infrastructure, snapshot.node, snapshot.machine_set, snapshot.deployment
+    )
+    return machine_status(snapshot.machine, inputs, progress, now, now_rfc3339)

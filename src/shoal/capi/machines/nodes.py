@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from shoal.kinds.capi import (
+from shoal.kinds.clusterapi.capi import (
     ANNOTATIONS_FROM_MACHINE,
     INTERRUPTIBLE,
     LABELS_FROM_MACHINE,
@@ -18,11 +18,11 @@ from shoal.kinds.capi import (
     UNINITIALIZED_TAINT,
     annotations_of,
     is_deleting,
-    kept_taints,
     labels_of,
     node_annotations,
     node_labels,
-    taint_name,
+    permanent_taints,
+    taint_id,
 )
 
 Object = dict[str, Any]
@@ -38,17 +38,17 @@ def node_patch(
     if ((infrastructure or {}).get("status") or {}).get("interruptible"):
         labels[INTERRUPTIBLE] = ""
     annotations = node_annotations(machine)
-    said = annotations_of(node)
+    current = annotations_of(node)
     metadata = {
-        "labels": _changes(labels_of(node), labels, _names(said, LABELS_FROM_MACHINE)),
-        "annotations": _changes(said, annotations, _names(said, ANNOTATIONS_FROM_MACHINE)),
+        "labels": _propagation_patch(labels_of(node), labels, _recorded_names(current, LABELS_FROM_MACHINE)),
+        "annotations": _propagation_patch(current, annotations, _recorded_names(current, ANNOTATIONS_FROM_MACHINE)),
     }
     patch: Object = {}
     if any(metadata.values()):
         patch["metadata"] = {field: values for field, values in metadata.items() if values}
-    has = (node.get("spec") or {}).get("taints") or []
-    taints = _taints(machine, has, said, is_outdated(machine_set, deployment))
-    if taints != has:
+    current_taints = (node.get("spec") or {}).get("taints") or []
+    taints = _taints(machine, current_taints, current, is_outdated(machine_set, deployment))
+    if taints != current_taints:
         patch["spec"] = {"taints": taints or None}
     return patch or None
 
@@ -65,28 +65,34 @@ def _revision(obj: Mapping[str, Any]) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def _names(said: Mapping[str, str], annotation: str) -> list[str]:
-    return [name for name in said.get(annotation, "").split(",") if name]
+def _recorded_names(annotations: Mapping[str, str], annotation: str) -> list[str]:
+    return [name for name in annotations.get(annotation, "").split(",") if name]
 
 
-def _changes(has: Mapping[str, str], wanted: Mapping[str, str], before: Iterable[str]) -> dict[str, str | None]:
-    gone: dict[str, str | None] = {key: None for key in before if key in has and key not in wanted}
-    return gone | {key: value for key, value in wanted.items() if has.get(key) != value}
+def _propagation_patch(
+    current: Mapping[str, str], desired: Mapping[str, str], previous: Iterable[str]
+) -> dict[str, str | None]:
+    removed: dict[str, str | None] = {key: None for key in previous if key in current and key not in desired}
+    return removed | {key: value for key, value in desired.items() if current.get(key) != value}
 
 
-def _taints(machine: Object, has: list[Object], said: Mapping[str, str], outdated: bool) -> list[Object]:
+def _taints(machine: Object, current: list[Object], annotations: Mapping[str, str], outdated: bool) -> list[Object]:
     """The Node's taints in their order, without removed and with added ones."""
-    kept = {taint_name(taint): taint for taint in kept_taints(machine)}
-    started = TAINTS_FROM_MACHINE in said
-    wanted = kept if started else {taint_name(taint): taint for taint in machine["spec"].get("taints") or ()}
-    unwanted = set(_names(said, TAINTS_FROM_MACHINE)) - kept.keys() | {taint_name(UNINITIALIZED_TAINT)}
+    propagated = {taint_id(taint): taint for taint in permanent_taints(machine)}
+    is_initialized = TAINTS_FROM_MACHINE in annotations
+    desired = (
+        propagated if is_initialized else {taint_id(taint): taint for taint in machine["spec"].get("taints") or ()}
+    )
+    removed = set(_recorded_names(annotations, TAINTS_FROM_MACHINE)) - propagated.keys() | {
+        taint_id(UNINITIALIZED_TAINT)
+    }
     if outdated:
-        wanted = {**wanted, taint_name(OUTDATED_TAINT): OUTDATED_TAINT}
+        desired = {**desired, taint_id(OUTDATED_TAINT): OUTDATED_TAINT}
     else:
-        unwanted.add(taint_name(OUTDATED_TAINT))
-    found = {taint_name(taint): taint for taint in has if taint_name(taint) not in unwanted}
-    for name, taint in wanted.items():
-        old = found.get(name)
+        removed.add(taint_id(OUTDATED_TAINT))
+    result = {taint_id(taint): taint for taint in current if taint_id(taint) not in removed}
+    for name, taint in desired.items():
+        old = result.get(name)
         if old is None or old.get("value", "") != taint.get("value", ""):
-            found[name] = {key: taint[key] for key in ("key", "value", "effect") if taint.get(key)}
-    return list(found.values())
+            result[name] = {key: taint[key] for key in ("key", "value", "effect") if taint.get(key)}
+    return list(result.values())

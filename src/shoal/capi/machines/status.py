@@ -8,41 +8,41 @@ from typing import Any, NamedTuple
 
 from shoal.capi.conditions import (
     FALSE,
-    READY,
+    READY_REASONS,
     TRUE,
     UNKNOWN,
     Condition,
+    bool_condition,
     by_type,
-    holds,
-    mirror,
-    own_conditions,
+    conditions_of,
+    mirror_condition,
     paused_condition,
-    summary,
+    summary_condition,
     with_status,
 )
-from shoal.capi.templates import differences, expired
-from shoal.kinds.capi import initialization, is_deleting
+from shoal.capi.templates import is_rollout_after_expired, rollout_reasons
+from shoal.kinds.clusterapi.capi import initialization_flag, is_deleting
 from shoal.objects.conditions import get_condition
 from shoal.objects.duration import parse_time
 
 Object = dict[str, Any]
 
 NODE_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
-GONE = ("ObjectDeleted", "ObjectDoesNotExist", "NodeDeleted", "NodeDoesNotExist")
+DELETED_REASONS = ("ObjectDeleted", "ObjectDoesNotExist", "NodeDeleted", "NodeDoesNotExist")
 """Reasons that are expected while the object is deleted."""
-LONG = 15 * 60
+LONG_DELETION_SECONDS = 15 * 60
 
 
-class Progress(NamedTuple):
+class DeletionProgress(NamedTuple):
     """Progress of a Machine's deletion: reason and message of its condition, and `status.deletion`."""
 
     reason: str
     message: str
-    begun: Object
+    times: Object
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class MachineStatusInputs:
     """Objects that a Machine's status is computed from."""
 
     cluster: Object | None
@@ -53,16 +53,16 @@ class Facts:
 
 
 def machine_status(
-    machine: Object, facts: Facts, progress: Progress | None, now: float, stamp: str
+    machine: Object, inputs: MachineStatusInputs, progress: DeletionProgress | None, now: float, now_rfc3339: str
 ) -> tuple[Object, float | None]:
     """The Machine with its desired status (the identical object if nothing changes), and seconds until it must be
     computed again.
     """
     old = machine.get("status") or {}
-    infrastructure, node = facts.infrastructure, facts.node
+    infrastructure, node = inputs.infrastructure, inputs.node
     reported = (infrastructure or {}).get("status") or {}
-    provisioned = initialization(machine, "infrastructureProvisioned") or (
-        initialization(infrastructure, "provisioned") and bool(machine["spec"].get("providerID"))
+    provisioned = initialization_flag(machine, "infrastructureProvisioned") or (
+        initialization_flag(infrastructure, "provisioned") and bool(machine["spec"].get("providerID"))
     )
     bootstrapped = "configRef" not in (machine["spec"].get("bootstrap") or {})
     node_ref = {"name": node["metadata"]["name"]} if node is not None else old.get("nodeRef")
@@ -73,25 +73,25 @@ def machine_status(
         "failureDomain": reported.get("failureDomain") or old.get("failureDomain"),
         "nodeRef": node_ref,
         "nodeInfo": ((node or {}).get("status") or {}).get("nodeInfo") or old.get("nodeInfo"),
-        "deletion": (progress.begun if progress is not None else old.get("deletion")) or None,
+        "deletion": (progress.times if progress is not None else old.get("deletion")) or None,
     }
     phase = _phase(machine, infrastructure, provisioned, bootstrapped, node_ref)
-    status |= {"phase": phase, "lastUpdated": old.get("lastUpdated") if phase == old.get("phase") else stamp}
+    status |= {"phase": phase, "lastUpdated": old.get("lastUpdated") if phase == old.get("phase") else now_rfc3339}
     deleting = Condition("Deleting", FALSE, "NotDeleting")
     if is_deleting(machine):
         deleting = Condition("Deleting", TRUE, *progress[:2]) if progress else Condition("Deleting", TRUE, "Deleting")
-    found = [
-        _bootstrap(machine),
-        _infrastructure(machine, infrastructure, provisioned),
-        *_node_conditions(machine, facts, node_ref),
+    conditions = [
+        _bootstrap_condition(machine),
+        _infrastructure_condition(machine, infrastructure, provisioned),
+        *_node_conditions(machine, inputs, node_ref),
         Condition("Updating", FALSE, "NotUpdating"),
         deleting,
-        *_up_to_date(machine, facts, now),
+        *_up_to_date_conditions(machine, inputs, now),
         paused_condition(False, None),
     ]
-    ready = _ready(machine, found, now)
-    available, again = _available(machine, ready, now)
-    return with_status(machine, status, [ready, available, *found], stamp), again
+    ready = _ready_condition(machine, conditions, now)
+    available, requeue_after = _available_condition(machine, ready, now)
+    return with_status(machine, status, [ready, available, *conditions], now_rfc3339), requeue_after
 
 
 def _phase(
@@ -108,7 +108,7 @@ def _phase(
     return "Provisioning" if bootstrapped and infrastructure is not None else "Pending"
 
 
-def _bootstrap(machine: Object) -> Condition:
+def _bootstrap_condition(machine: Object) -> Condition:
     reference = (machine["spec"].get("bootstrap") or {}).get("configRef")
     if reference is None:
         return Condition("BootstrapConfigReady", TRUE, "DataSecretProvided")
@@ -116,33 +116,35 @@ def _bootstrap(machine: Object) -> Condition:
     return Condition("BootstrapConfigReady", FALSE, "ObjectDoesNotExist", message)
 
 
-def _infrastructure(machine: Object, infrastructure: Object | None, provisioned: bool) -> Condition:
+def _infrastructure_condition(machine: Object, infrastructure: Object | None, provisioned: bool) -> Condition:
     type_, kind = "InfrastructureReady", machine["spec"]["infrastructureRef"]["kind"]
     if infrastructure is not None:
         message = f"{kind} status.initialization.provisioned is {str(provisioned).lower()}"
-        return mirror(infrastructure, "Ready", type_, holds(type_, provisioned, READY, message))
+        return mirror_condition(
+            infrastructure, "Ready", type_, bool_condition(type_, provisioned, READY_REASONS, message)
+        )
     if not provisioned:
         return Condition(type_, FALSE, "ObjectDoesNotExist", f"{kind} does not exist")
     end = "" if is_deleting(machine) else " while the Machine still exists"
     return Condition(type_, FALSE, "ObjectDeleted", f"{kind} has been deleted{end}")
 
 
-def _node_conditions(machine: Object, facts: Facts, node_ref: Object | None) -> list[Condition]:
-    if facts.node is not None:
-        return _of_node(facts.node)
-    status, reason, message = _without_node(machine, facts, node_ref)
+def _node_conditions(machine: Object, inputs: MachineStatusInputs, node_ref: Object | None) -> list[Condition]:
+    if inputs.node is not None:
+        return _conditions_from_node(inputs.node)
+    status, reason, message = _missing_node_state(machine, inputs, node_ref)
     return [Condition(type_, status, reason, message) for type_ in ("NodeReady", "NodeHealthy")]
 
 
-def _without_node(machine: Object, facts: Facts, node_ref: Object | None) -> tuple[str, str, str]:
+def _missing_node_state(machine: Object, inputs: MachineStatusInputs, node_ref: Object | None) -> tuple[str, str, str]:
     if node_ref:
         end = "" if is_deleting(machine) else " while the Machine still exists"
         return FALSE, "NodeDeleted", f"Node {node_ref['name']} has been deleted{end}"
     if is_deleting(machine):
         return UNKNOWN, "NodeDoesNotExist", "Node does not exist"
-    if not initialization(facts.cluster, "infrastructureProvisioned"):
+    if not initialization_flag(inputs.cluster, "infrastructureProvisioned"):
         message = "Waiting for Cluster status.initialization.infrastructureProvisioned to be true"
-    elif not initialization(facts.cluster, "controlPlaneInitialized"):
+    elif not initialization_flag(inputs.cluster, "controlPlaneInitialized"):
         message = "Waiting for Cluster control plane to be initialized"
     elif machine["spec"].get("providerID"):
         message = f"Waiting for a Node with spec.providerID {machine['spec']['providerID']} to exist"
@@ -151,89 +153,93 @@ def _without_node(machine: Object, facts: Facts, node_ref: Object | None) -> tup
     return UNKNOWN, "InspectionFailed", message
 
 
-def _of_node(node: Object) -> list[Condition]:
+def _conditions_from_node(node: Object) -> list[Condition]:
     ready = get_condition(node, "Ready")
     status = str(ready["status"]) if ready is not None else UNKNOWN
     reason = {TRUE: "NodeReady", FALSE: "NodeNotReady"}.get(status, "NodeReadyUnknown")
-    said = _bad(node, "Ready", TRUE)
-    own = Condition("NodeReady", status, reason, f"* Node.Ready: {said[1]}" if said else "")
-    found = {"Ready": said} | {type_: _bad(node, type_, FALSE) for type_ in NODE_PRESSURES}
-    bad = {type_: each for type_, each in found.items() if each is not None}
-    worst = FALSE if any(not unknown for unknown, _ in bad.values()) else UNKNOWN if bad else TRUE
+    problem = _node_problem(node, "Ready", TRUE)
+    node_ready = Condition("NodeReady", status, reason, f"* Node.Ready: {problem[1]}" if problem else "")
+    problems = {"Ready": problem} | {type_: _node_problem(node, type_, FALSE) for type_ in NODE_PRESSURES}
+    present = {type_: each for type_, each in problems.items() if each is not None}
+    worst = FALSE if any(not unknown for unknown, _ in present.values()) else UNKNOWN if present else TRUE
     healthy = {TRUE: "NodeHealthy", FALSE: "NodeNotHealthy"}.get(worst, "NodeHealthyUnknown")
-    lines = [f"* Node.{type_}: {message}" for type_, (_, message) in bad.items()]
-    if len(bad) > 1 and len({message for _, message in bad.values()}) == 1:
-        lines = [f"* Node.AllConditions: {next(iter(bad.values()))[1]}"]
-    return [own, Condition("NodeHealthy", worst, healthy, "\n".join(lines))]
+    lines = [f"* Node.{type_}: {message}" for type_, (_, message) in present.items()]
+    if len(present) > 1 and len({message for _, message in present.values()}) == 1:
+        lines = [f"* Node.AllConditions: {next(iter(present.values()))[1]}"]
+    return [node_ready, Condition("NodeHealthy", worst, healthy, "\n".join(lines))]
 
 
-def _bad(node: Object, type_: str, good: str) -> tuple[bool, str] | None:
+def _node_problem(node: Object, type_: str, good: str) -> tuple[bool, str] | None:
     """Whether the status is unknown, and the message, of a condition that is not as it should be.
 
     Simulated Nodes report no pressures: an unreported one counts as absent.
     """
-    found = get_condition(node, type_)
-    if found is None:
+    condition = get_condition(node, type_)
+    if condition is None:
         return (True, "Condition not yet reported") if type_ == "Ready" else None
-    status = str(found["status"])
-    return None if status == good else (status == UNKNOWN, str(found.get("message") or f"Condition is {status}"))
+    status = str(condition["status"])
+    return None if status == good else (status == UNKNOWN, str(condition.get("message") or f"Condition is {status}"))
 
 
-def _up_to_date(machine: Object, facts: Facts, now: float) -> list[Condition]:
+def _up_to_date_conditions(machine: Object, inputs: MachineStatusInputs, now: float) -> list[Condition]:
     """Only for Machines of a MachineDeployment."""
-    if facts.machine_set is None or facts.deployment is None:
+    if inputs.machine_set is None or inputs.deployment is None:
         return []
-    why = differences(facts.machine_set["spec"]["template"], facts.deployment["spec"]["template"])
-    if expired(facts.deployment, facts.machine_set, now):
-        why.append("MachineDeployment spec.rollout.after expired")
-    if why:
-        return [Condition("UpToDate", FALSE, "NotUpToDate", "\n".join(f"* {each}" for each in why))]
-    wanted, has = machine["spec"].get("version"), _kubelet(machine, facts)
-    if wanted and has and wanted != has:
-        message = f"* Node.status.nodeInfo.kubeletVersion {has}, {wanted} required"
+    reasons = rollout_reasons(inputs.machine_set["spec"]["template"], inputs.deployment["spec"]["template"])
+    if is_rollout_after_expired(inputs.deployment, inputs.machine_set, now):
+        reasons.append("MachineDeployment spec.rollout.after expired")
+    if reasons:
+        return [Condition("UpToDate", FALSE, "NotUpToDate", "\n".join(f"* {each}" for each in reasons))]
+    desired_version, kubelet_version = machine["spec"].get("version"), _kubelet_version(machine, inputs)
+    if desired_version and kubelet_version and desired_version != kubelet_version:
+        message = f"* Node.status.nodeInfo.kubeletVersion {kubelet_version}, {desired_version} required"
         return [Condition("UpToDate", FALSE, "Updating", message)]
     return [Condition("UpToDate", TRUE, "UpToDate")]
 
 
-def _kubelet(machine: Object, facts: Facts) -> str:
+def _kubelet_version(machine: Object, inputs: MachineStatusInputs) -> str:
     """The kubelet version the Node reports, or reported last."""
-    info = ((facts.node or {}).get("status") or {}).get("nodeInfo") or (machine.get("status") or {}).get("nodeInfo")
+    info = ((inputs.node or {}).get("status") or {}).get("nodeInfo") or (machine.get("status") or {}).get("nodeInfo")
     return str((info or {}).get("kubeletVersion", ""))
 
 
-def _ready(machine: Object, found: Sequence[Condition], now: float) -> Condition:
+def _ready_condition(machine: Object, conditions: Sequence[Condition], now: float) -> Condition:
     gates = machine["spec"].get("readinessGates") or ()
-    own = own_conditions(machine)
+    current = conditions_of(machine)
     types = ["Deleting", "Updating", "BootstrapConfigReady", "InfrastructureReady", "NodeHealthy"]
-    types += ["HealthCheckSucceeded"] if "HealthCheckSucceeded" in own else []
+    types += ["HealthCheckSucceeded"] if "HealthCheckSucceeded" in current else []
     types += [str(gate["conditionType"]) for gate in gates]
     negative = ["Deleting", "Updating"]
     negative += [str(gate["conditionType"]) for gate in gates if gate.get("polarity") == "Negative"]
-    known = own | by_type(found)
+    all_conditions = current | by_type(conditions)
     if is_deleting(machine):
-        known["Deleting"] = _short(machine, known["Deleting"], now)
-        types = [type_ for type_ in types if type_ not in known or known[type_].reason not in GONE]
-    return summary("Ready", known, types, READY, negative)
+        all_conditions["Deleting"] = _short_deleting_condition(machine, all_conditions["Deleting"], now)
+        types = [
+            type_
+            for type_ in types
+            if type_ not in all_conditions or all_conditions[type_].reason not in DELETED_REASONS
+        ]
+    return summary_condition("Ready", all_conditions, types, READY_REASONS, negative)
 
 
-def _short(machine: Object, deleting: Condition, now: float) -> Condition:
+def _short_deleting_condition(machine: Object, deleting: Condition, now: float) -> Condition:
     """Without details, so that the messages of many Machines are equal and merged."""
     deleted = parse_time(machine["metadata"]["deletionTimestamp"]) or now
-    since = " since more than 15m" if now - deleted > LONG else ""
+    since = " since more than 15m" if now - deleted > LONG_DELETION_SECONDS else ""
     return deleting._replace(message=f"Machine deletion in progress{since}, stage: {deleting.reason}")
 
 
-def _available(machine: Object, ready: Condition, now: float) -> tuple[Condition, float | None]:
+def _available_condition(machine: Object, ready: Condition, now: float) -> tuple[Condition, float | None]:
     if ready.status != TRUE:
         return Condition("Available", FALSE, "NotReady"), None
     wait = float(machine["spec"].get("minReadySeconds") or 0)
-    since = _since(machine, "Ready", now)
+    since = _true_since(machine, "Ready", now)
     if wait and now - since < wait:
         return Condition("Available", FALSE, "WaitingForMinReadySeconds"), wait - (now - since)
     return Condition("Available", TRUE, "Available"), None
 
 
-def _since(machine: Mapping[str, Any], type_: str, now: float) -> float:
+def _true_since(machine: Mapping[str, Any], type_: str, now: float) -> float:
     old = get_condition(machine, type_)
     if old is None or old["status"] != TRUE:
         return now

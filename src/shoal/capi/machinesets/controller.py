@@ -7,122 +7,138 @@ from collections import deque
 from dataclasses import replace
 from typing import Any
 
-from shoal.capi.machinesets.decide import Decision, Snapshot, clone_of, decide
-from shoal.capi.resources import Changes, Name, Resources, name_of, standing
+from shoal.capi.informers import (
+    CAPIInformers,
+    ChangeFilter,
+    NamespacedName,
+    cluster_state_for_machines,
+    namespaced_name,
+)
+from shoal.capi.machinesets.decide import MachineSetDecision, MachineSetSnapshot, decide, infrastructure_clone
 from shoal.clock import Clock, rfc3339
-from shoal.kinds.capi import MACHINE_DEPLOYMENT, MACHINE_SET, cluster_name, controller_uid, owner_of
+from shoal.kinds.clusterapi.capi import MACHINE_DEPLOYMENT, MACHINE_SET, cluster_name, controller_uid, owner_name
 from shoal.objects.errors import AlreadyExists, Conflict
-from shoal.runtime.loop import Loop
+from shoal.runtime.controller import Controller
 
 Object = dict[str, Any]
 
-REMEMBERED_GONE = 100
+MAX_DELETED_NAMES = 100
 
 
-class MachineSetLoop:
-    def __init__(self, resources: Resources, clock: Clock) -> None:
-        self._resources, self._clock = resources, clock
-        self.loop: Loop[Name] = Loop("capi-machinesets", clock, self.reconcile)
-        self._clusters = Changes(standing)
-        self._gone: deque[str] = deque(maxlen=REMEMBERED_GONE)
+class MachineSetReconciler:
+    def __init__(self, informers: CAPIInformers, clock: Clock) -> None:
+        self._informers, self._clock = informers, clock
+        self.controller: Controller[NamespacedName] = Controller("capi-machinesets", clock, self.reconcile)
+        self._cluster_filter = ChangeFilter(cluster_state_for_machines)
+        self._deleted_names: deque[str] = deque(maxlen=MAX_DELETED_NAMES)
         """Names of deleted Machines, which their replacements do not reuse."""
-        resources.follow(resources.sets, self.loop.queue)
-        resources.machines.listen(self._machine)
-        resources.clusters.listen(self._cluster)
-        resources.listen_to_provided(self._provided)
+        informers.enqueue_on_change(informers.machine_sets, self.controller.queue)
+        informers.machines.add_event_handler(self._on_machine)
+        informers.clusters.add_event_handler(self._on_cluster)
+        informers.add_provider_handler(self._on_provider_object)
 
-    def _machine(self, obj: Object) -> None:
-        if self._resources.machines.get(*name_of(obj)) is None:
-            self._gone.append(obj["metadata"]["name"])
-        owner = owner_of(obj, MACHINE_SET)
+    def _on_machine(self, obj: Object) -> None:
+        if self._informers.machines.get(*namespaced_name(obj)) is None:
+            self._deleted_names.append(obj["metadata"]["name"])
+        owner = owner_name(obj, MACHINE_SET)
         if owner:
-            self._resources.quiet.add(self.loop.queue, (obj["metadata"]["namespace"], owner))
+            self._informers.debouncer.add(self.controller.queue, (obj["metadata"]["namespace"], owner))
         elif not controller_uid(obj):
-            for each in self._resources.sets.by("cluster", (obj["metadata"]["namespace"], cluster_name(obj))):
-                self.loop.queue.add(name_of(each))
+            for each in self._informers.machine_sets.by_index(
+                "cluster", (obj["metadata"]["namespace"], cluster_name(obj))
+            ):
+                self.controller.queue.add(namespaced_name(each))
 
-    def _cluster(self, obj: Object) -> None:
-        if self._clusters.matter(obj):
-            for each in self._resources.sets.by("cluster", name_of(obj)):
-                self.loop.queue.add(name_of(each))
+    def _on_cluster(self, obj: Object) -> None:
+        if self._cluster_filter.has_changed(obj):
+            for each in self._informers.machine_sets.by_index("cluster", namespaced_name(obj)):
+                self.controller.queue.add(namespaced_name(each))
 
-    def _provided(self, obj: Object) -> None:
-        for each in self._resources.sets.by("template", (obj["kind"], *name_of(obj))):
-            self.loop.queue.add(name_of(each))
+    def _on_provider_object(self, obj: Object) -> None:
+        for each in self._informers.machine_sets.by_index("template", (obj["kind"], *namespaced_name(obj))):
+            self.controller.queue.add(namespaced_name(each))
 
-    async def reconcile(self, key: Name) -> None:
-        await self._resources.listed()
-        machine_set = self._resources.sets.get(*key)
+    async def reconcile(self, key: NamespacedName) -> None:
+        await self._informers.wait_for_sync()
+        machine_set = self._informers.machine_sets.get(*key)
         if machine_set is None:
             return
-        seen = self._look(machine_set)
-        decision = decide(seen, self._now())
+        snapshot = self._snapshot(machine_set)
+        decision = decide(snapshot, self._now())
         if decision.patch is not None:
-            machine_set = await self._resources.sets.patch(machine_set, decision.patch)
-            decision = decide(replace(seen, machine_set=machine_set), self._now())
-        await self._act(seen, decision)
+            machine_set = await self._informers.machine_sets.patch(machine_set, decision.patch)
+            decision = decide(replace(snapshot, machine_set=machine_set), self._now())
+        await self._apply(snapshot, decision)
 
-    def _look(self, machine_set: Object) -> Snapshot:
-        resources, namespace = self._resources, machine_set["metadata"]["namespace"]
-        machines = resources.machines.by("owner", machine_set["metadata"]["uid"])
+    def _snapshot(self, machine_set: Object) -> MachineSetSnapshot:
+        informers, namespace = self._informers, machine_set["metadata"]["namespace"]
+        machines = informers.machines.by_index("owner", machine_set["metadata"]["uid"])
         spec = machine_set["spec"]
-        return Snapshot(
+        return MachineSetSnapshot(
             machine_set=machine_set,
-            cluster=resources.clusters.get(namespace, spec["clusterName"]),
+            cluster=informers.clusters.get(namespace, spec["clusterName"]),
             machines=machines,
-            template=resources.referenced(namespace, spec["template"]["spec"]["infrastructureRef"]),
-            infrastructure=frozenset(
+            template=informers.resolve_reference(namespace, spec["template"]["spec"]["infrastructureRef"]),
+            machines_with_infrastructure=frozenset(
                 machine["metadata"]["name"]
                 for machine in machines
-                if resources.referenced(namespace, machine["spec"]["infrastructureRef"]) is not None
+                if informers.resolve_reference(namespace, machine["spec"]["infrastructureRef"]) is not None
             ),
-            taken=frozenset((*(machine["metadata"]["name"] for machine in machines), *self._gone)),
-            orphans=resources.orphans(resources.machines, machine_set),
-            deployment=resources.deployments.get(namespace, owner_of(machine_set, MACHINE_DEPLOYMENT)),
+            reserved_names=frozenset((*(machine["metadata"]["name"] for machine in machines), *self._deleted_names)),
+            orphans=informers.orphans(informers.machines, machine_set),
+            deployment=informers.machine_deployments.get(namespace, owner_name(machine_set, MACHINE_DEPLOYMENT)),
         )
 
-    async def _act(self, seen: Snapshot, decision: Decision) -> None:
-        resources = self._resources
-        if decision.template is not None and seen.template is not None:
-            await resources.of(seen.template).patch(seen.template, decision.template)
-        await _together(*(resources.machines.patch(machine, patch) for machine, patch in decision.adopt))
-        await _together(*(self._create(seen, machine) for machine in decision.create))
-        await _together(*(self._clone(seen, machine) for machine in decision.clone))
-        await _together(*(resources.machines.patch(machine, patch) for machine, patch in decision.keep_up))
-        await _together(*(resources.machines.update_status(machine) for machine in decision.mark))
-        await _together(*(resources.machines.delete(machine) for machine in decision.delete))
-        if decision.status is not None and not resources.can_wait(self.loop.queue, seen.machine_set, decision.status):
-            await resources.sets.update_status(decision.status)
+    async def _apply(self, snapshot: MachineSetSnapshot, decision: MachineSetDecision) -> None:
+        informers = self._informers
+        if decision.patch_template is not None and snapshot.template is not None:
+            await informers.informer_of(snapshot.template).patch(snapshot.template, decision.patch_template)
+        await _gather_writes(
+            *(informers.machines.patch(machine, patch) for machine, patch in decision.adoption_patches)
+        )
+        await _gather_writes(*(self._create(snapshot, machine) for machine in decision.create))
+        await _gather_writes(
+            *(self._clone_infrastructure(snapshot, machine) for machine in decision.clone_infrastructure)
+        )
+        await _gather_writes(
+            *(informers.machines.patch(machine, patch) for machine, patch in decision.in_place_patches)
+        )
+        await _gather_writes(*(informers.machines.update_status(machine) for machine in decision.machine_statuses))
+        await _gather_writes(*(informers.machines.delete(machine) for machine in decision.delete))
+        if decision.status is not None and not informers.defer_status(
+            self.controller.queue, snapshot.machine_set, decision.status
+        ):
+            await informers.machine_sets.update_status(decision.status)
 
-    async def _create(self, seen: Snapshot, machine: Object) -> None:
-        namespace, name = name_of(machine)
+    async def _create(self, snapshot: MachineSetSnapshot, machine: Object) -> None:
+        namespace, name = namespaced_name(machine)
         try:
-            made = await self._resources.machines.create(machine)
+            created = await self._informers.machines.create(machine)
         except AlreadyExists:
-            made = await self._resources.machines.fetch(namespace, name)
-            if controller_uid(made) != seen.machine_set["metadata"]["uid"]:
+            created = await self._informers.machines.get_live(namespace, name)
+            if controller_uid(created) != snapshot.machine_set["metadata"]["uid"]:
                 raise Conflict(f"Machine {namespace}/{name} belongs to another") from None
-        await self._clone(seen, made)
+        await self._clone_infrastructure(snapshot, created)
 
-    async def _clone(self, seen: Snapshot, machine: Object) -> None:
-        view = self._resources.referring(machine["spec"]["infrastructureRef"])
-        if seen.template is None or view is None:
+    async def _clone_infrastructure(self, snapshot: MachineSetSnapshot, machine: Object) -> None:
+        informer = self._informers.informer_for(machine["spec"]["infrastructureRef"])
+        if snapshot.template is None or informer is None:
             return
-        clone = clone_of(seen.machine_set, seen.template, machine)
+        clone = infrastructure_clone(snapshot.machine_set, snapshot.template, machine)
         try:
-            await view.create(clone)
+            await informer.create(clone)
         except AlreadyExists:
-            await view.fetch(*name_of(clone))
+            await informer.get_live(*namespaced_name(clone))
 
     def _now(self) -> str:
         return rfc3339(self._clock.now())
 
 
-async def _together(*writes: Any) -> None:
+async def _gather_writes(*writes: Any) -> None:
     """Runs the writes concurrently: the store commits them in groups. All are attempted; the first failure is
     raised.
     """
-    answers = await asyncio.gather(*writes, return_exceptions=True)
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.capi.conditions import only, paused_condition
-from shoal.capi.machinesets.order import first_to_go
-from shoal.capi.machinesets.remediation import remediation
+from shoal.capi.conditions import paused_condition, with_condition
+from shoal.capi.machinesets.delete_order import machines_to_delete
+from shoal.capi.machinesets.remediation import plan_remediation
 from shoal.capi.machinesets.status import machine_set_status
-from shoal.capi.replicas import selector
-from shoal.capi.templates import IN_PLACE, suffix
-from shoal.capi.writing import claimed, released
-from shoal.kinds.capi import (
+from shoal.capi.metadata_patches import claim_patch, release_patch
+from shoal.capi.replicas import effective_selector
+from shoal.capi.templates import IN_PLACE_FIELDS, stable_suffix
+from shoal.kinds.clusterapi.capi import (
     ANNOTATIONS_FROM_SET,
     API_VERSION,
     CLONED_FROM_GROUP_KIND,
@@ -34,10 +34,10 @@ from shoal.kinds.capi import (
     MACHINE_SET,
     MACHINE_SET_FINALIZER,
     SET_NAME,
-    TEMPLATE,
+    TEMPLATE_SUFFIX,
     annotations_of,
     controller_uid,
-    initialization,
+    initialization_flag,
     is_deleting,
     is_paused,
     labels_of,
@@ -46,20 +46,20 @@ from shoal.kinds.capi import (
 
 Object = dict[str, Any]
 
-LONGEST_NAME = 63
+MAX_NAME_LENGTH = 63
 DEFAULT_NAMING = "{{ .machineSet.name }}-{{ .random }}"
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class MachineSetSnapshot:
     machine_set: Object
     cluster: Object | None
     machines: Sequence[Object]
     """Controlled Machines, deleting ones included."""
     template: Object | None
-    infrastructure: frozenset[str] = frozenset()
+    machines_with_infrastructure: frozenset[str] = frozenset()
     """Names of its Machines whose infrastructure object exists."""
-    taken: frozenset[str] = frozenset()
+    reserved_names: frozenset[str] = frozenset()
     """Names that a new Machine must not get: existing and recently deleted ones."""
     deployment: Object | None = None
     """The MachineDeployment that controls it."""
@@ -68,63 +68,63 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class MachineSetDecision:
     patch: Object | None = None
     """Patch of the MachineSet. The rest is decided again after it."""
-    template: Object | None = None
+    patch_template: Object | None = None
     """Patch of the infrastructure template: the Cluster becomes its owner."""
     create: tuple[Object, ...] = ()
-    adopt: tuple[tuple[Object, Object], ...] = ()
+    adoption_patches: tuple[tuple[Object, Object], ...] = ()
     """Selected Machines without a controller, and their patches."""
-    clone: tuple[Object, ...] = ()
+    clone_infrastructure: tuple[Object, ...] = ()
     """Machines without an infrastructure object."""
-    keep_up: tuple[tuple[Object, Object], ...] = field(default_factory=tuple)
+    in_place_patches: tuple[tuple[Object, Object], ...] = field(default_factory=tuple)
     """Machines and their patches."""
-    mark: tuple[Object, ...] = ()
+    machine_statuses: tuple[Object, ...] = ()
     """Machines with the status to write, before any is deleted."""
     delete: tuple[Object, ...] = ()
     status: Object | None = None
     """The MachineSet with the status to write, computed from the snapshot."""
 
 
-def decide(seen: Snapshot, now: str) -> Decision:
-    machine_set = seen.machine_set
-    if is_paused(seen.cluster, machine_set):
-        new = only(machine_set, paused_condition(True, seen.cluster), now)
-        return Decision(status=None if new is machine_set else new)
+def decide(snapshot: MachineSetSnapshot, now: str) -> MachineSetDecision:
+    machine_set = snapshot.machine_set
+    if is_paused(snapshot.cluster, machine_set):
+        new = with_condition(machine_set, paused_condition(True, snapshot.cluster), now)
+        return MachineSetDecision(status=None if new is machine_set else new)
     if is_deleting(machine_set):
-        if not seen.machines:
-            return Decision(patch=released(machine_set, MACHINE_SET_FINALIZER))
-        going = tuple(machine for machine in seen.machines if not is_deleting(machine))
-        return Decision(delete=going, status=_status(seen, now))
-    if seen.cluster is None:
-        return Decision()  # enqueued again with its Cluster
-    adopt = _adopted(seen)
+        if not snapshot.machines:
+            return MachineSetDecision(patch=release_patch(machine_set, MACHINE_SET_FINALIZER))
+        to_delete = tuple(machine for machine in snapshot.machines if not is_deleting(machine))
+        return MachineSetDecision(delete=to_delete, status=_status(snapshot, now))
+    if snapshot.cluster is None:
+        return MachineSetDecision()  # enqueued again with its Cluster
+    adopt = _adoption_patches(snapshot)
     if adopt:
-        return Decision(adopt=adopt)  # enqueued again after the adoption, with new counts
-    unhealthy = remediation(machine_set, seen.deployment, seen.machines, now)
-    surplus = _surplus(seen)
-    return Decision(
-        patch=_patch(seen, seen.cluster),
-        template=_template_patch(seen, seen.cluster),
-        create=_missing(seen),
-        clone=_without_infrastructure(seen) if seen.template is not None else (),
-        keep_up=_outdated(seen),
-        mark=unhealthy.mark,
-        delete=(*surplus, *(machine for machine in unhealthy.delete if machine not in surplus)),
-        status=_status(seen, now),
+        return MachineSetDecision(adoption_patches=adopt)  # enqueued again after the adoption, with new counts
+    remediation_plan = plan_remediation(machine_set, snapshot.deployment, snapshot.machines, now)
+    surplus = _surplus_machines(snapshot)
+    return MachineSetDecision(
+        patch=_patch(snapshot, snapshot.cluster),
+        patch_template=_template_patch(snapshot, snapshot.cluster),
+        create=_machines_to_create(snapshot),
+        clone_infrastructure=_machines_without_infrastructure(snapshot) if snapshot.template is not None else (),
+        in_place_patches=_in_place_patches(snapshot),
+        machine_statuses=remediation_plan.machine_statuses,
+        delete=(*surplus, *(machine for machine in remediation_plan.delete if machine not in surplus)),
+        status=_status(snapshot, now),
     )
 
 
-def _status(seen: Snapshot, now: str) -> Object | None:
-    new = machine_set_status(seen.machine_set, seen.machines, seen.template is not None, now)
-    return None if new is seen.machine_set else new
+def _status(snapshot: MachineSetSnapshot, now: str) -> Object | None:
+    new = machine_set_status(snapshot.machine_set, snapshot.machines, snapshot.template is not None, now)
+    return None if new is snapshot.machine_set else new
 
 
-def _patch(seen: Snapshot, cluster: Object) -> Object | None:
-    machine_set = seen.machine_set
+def _patch(snapshot: MachineSetSnapshot, cluster: Object) -> Object | None:
+    machine_set = snapshot.machine_set
     alone = not controller_uid(machine_set)
-    return claimed(
+    return claim_patch(
         machine_set,
         finalizer=MACHINE_SET_FINALIZER,
         owner=owner_reference(cluster, API_VERSION, CLUSTER, controller=False) if alone else None,
@@ -132,61 +132,67 @@ def _patch(seen: Snapshot, cluster: Object) -> Object | None:
     )
 
 
-def _template_patch(seen: Snapshot, cluster: Object) -> Object | None:
-    if seen.template is None or is_deleting(seen.template):
+def _template_patch(snapshot: MachineSetSnapshot, cluster: Object) -> Object | None:
+    if snapshot.template is None or is_deleting(snapshot.template):
         return None
     owner = owner_reference(cluster, API_VERSION, CLUSTER, controller=False)
-    return claimed(seen.template, owner=owner, labels={CLUSTER_NAME: cluster["metadata"]["name"]})
+    return claim_patch(snapshot.template, owner=owner, labels={CLUSTER_NAME: cluster["metadata"]["name"]})
 
 
-def _adopted(seen: Snapshot) -> tuple[tuple[Object, Object], ...]:
-    wanted = selector(seen.machine_set["spec"].get("selector"), {SET_NAME: seen.machine_set["metadata"]["name"]})
-    owner = owner_reference(seen.machine_set, API_VERSION, MACHINE_SET, controller=True)
-    found = [machine for machine in seen.orphans if not is_deleting(machine) and wanted.matches(labels_of(machine))]
-    return tuple((machine, patch) for machine in found if (patch := claimed(machine, owner=owner)) is not None)
+def _adoption_patches(snapshot: MachineSetSnapshot) -> tuple[tuple[Object, Object], ...]:
+    label_selector = effective_selector(
+        snapshot.machine_set["spec"].get("selector"), {SET_NAME: snapshot.machine_set["metadata"]["name"]}
+    )
+    owner = owner_reference(snapshot.machine_set, API_VERSION, MACHINE_SET, controller=True)
+    matches = [
+        machine
+        for machine in snapshot.orphans
+        if not is_deleting(machine) and label_selector.matches(labels_of(machine))
+    ]
+    return tuple((machine, patch) for machine in matches if (patch := claim_patch(machine, owner=owner)) is not None)
 
 
 def _replicas(machine_set: Object) -> int:
     return int(machine_set["spec"].get("replicas", 1))
 
 
-def _missing(seen: Snapshot) -> tuple[Object, ...]:
-    machine_set = seen.machine_set
-    count = _replicas(machine_set) - len(seen.machines)
+def _machines_to_create(snapshot: MachineSetSnapshot) -> tuple[Object, ...]:
+    machine_set = snapshot.machine_set
+    count = _replicas(machine_set) - len(snapshot.machines)
     disabled = annotations_of(machine_set).get(DISABLE_MACHINE_CREATE) == "true"
-    if count <= 0 or disabled or seen.template is None:
+    if count <= 0 or disabled or snapshot.template is None:
         return ()
-    return tuple(machine_of(machine_set, name) for name in _names(machine_set, count, seen.taken))
+    return tuple(new_machine(machine_set, name) for name in _new_names(machine_set, count, snapshot.reserved_names))
 
 
-def _names(machine_set: Object, count: int, taken: frozenset[str]) -> list[str]:
+def _new_names(machine_set: Object, count: int, reserved: frozenset[str]) -> list[str]:
     """The same for the same resourceVersion of the MachineSet: a retry uses the same names."""
     metadata = machine_set["metadata"]
-    found: list[str] = []
+    names: list[str] = []
     number = 0
-    while len(found) < count:
-        name = _named(machine_set, suffix(metadata["uid"], metadata["resourceVersion"], number))
-        if name not in taken:
-            found.append(name)
+    while len(names) < count:
+        name = _machine_name(machine_set, stable_suffix(metadata["uid"], metadata["resourceVersion"], number))
+        if name not in reserved:
+            names.append(name)
         number += 1
-    return found
+    return names
 
 
-def _named(machine_set: Object, random: str) -> str:
+def _machine_name(machine_set: Object, random: str) -> str:
     naming = (machine_set["spec"].get("machineNaming") or {}).get("template") or DEFAULT_NAMING
-    said = naming.replace("{{ .cluster.name }}", machine_set["spec"]["clusterName"])
-    said = said.replace("{{ .machineSet.name }}", machine_set["metadata"]["name"])
-    start, found, end = said.partition("{{ .random }}")
-    if not found:
-        return f"{said[: LONGEST_NAME - len(random) - 1]}-{random}"
-    return f"{start[: LONGEST_NAME - len(random) - len(end)]}{random}{end}"
+    name = naming.replace("{{ .cluster.name }}", machine_set["spec"]["clusterName"])
+    name = name.replace("{{ .machineSet.name }}", machine_set["metadata"]["name"])
+    start, marker, end = name.partition("{{ .random }}")
+    if not marker:
+        return f"{name[: MAX_NAME_LENGTH - len(random) - 1]}-{random}"
+    return f"{start[: MAX_NAME_LENGTH - len(random) - len(end)]}{random}{end}"
 
 
-def machine_of(machine_set: Object, name: str) -> Object:
+def new_machine(machine_set: Object, name: str) -> Object:
     template = machine_set["spec"]["template"]
     reference = template["spec"]["infrastructureRef"]
     annotations = machine_annotations(machine_set)
-    kind = reference["kind"].removesuffix(TEMPLATE)
+    kind = reference["kind"].removesuffix(TEMPLATE_SUFFIX)
     return {
         "apiVersion": API_VERSION,
         "kind": MACHINE,
@@ -214,23 +220,23 @@ def machine_labels(machine_set: Object) -> dict[str, str]:
     return {**labels, DEPLOYMENT_NAME: deployment} if deployment else labels
 
 
-def _without_infrastructure(seen: Snapshot) -> tuple[Object, ...]:
+def _machines_without_infrastructure(snapshot: MachineSetSnapshot) -> tuple[Object, ...]:
     """A Machine that was provisioned and lost its infrastructure object is not repaired: its machine is gone."""
     return tuple(
         machine
-        for machine in seen.machines
-        if machine["metadata"]["name"] not in seen.infrastructure
+        for machine in snapshot.machines
+        if machine["metadata"]["name"] not in snapshot.machines_with_infrastructure
         and not is_deleting(machine)
-        and not initialization(machine, "infrastructureProvisioned")
+        and not initialization_flag(machine, "infrastructureProvisioned")
     )
 
 
-def clone_of(machine_set: Object, template: Object, machine: Object) -> Object:
+def infrastructure_clone(machine_set: Object, template: Object, machine: Object) -> Object:
     """The infrastructure object of a Machine."""
     reference, body = machine["spec"]["infrastructureRef"], template["spec"]["template"]
     metadata = body.get("metadata") or {}
     group_kind = f"{template['kind']}.{reference['apiGroup']}"
-    said = {CLONED_FROM_NAME: template["metadata"]["name"], CLONED_FROM_GROUP_KIND: group_kind}
+    clone_annotations = {CLONED_FROM_NAME: template["metadata"]["name"], CLONED_FROM_GROUP_KIND: group_kind}
     return {
         "apiVersion": template["apiVersion"],
         "kind": reference["kind"],
@@ -238,7 +244,7 @@ def clone_of(machine_set: Object, template: Object, machine: Object) -> Object:
             "namespace": machine["metadata"]["namespace"],
             "name": reference["name"],
             "labels": {**(metadata.get("labels") or {}), **machine_labels(machine_set)},
-            "annotations": {**(metadata.get("annotations") or {}), **said},
+            "annotations": {**(metadata.get("annotations") or {}), **clone_annotations},
             "ownerReferences": [owner_reference(machine, API_VERSION, MACHINE, controller=True)],
         },
         "spec": body["spec"],
@@ -255,38 +261,42 @@ def machine_annotations(machine_set: Object) -> dict[str, str]:
     return annotations
 
 
-def _outdated(seen: Snapshot) -> tuple[tuple[Object, Object], ...]:
+def _in_place_patches(snapshot: MachineSetSnapshot) -> tuple[tuple[Object, Object], ...]:
     """Patches of what reaches Machines in place: labels, annotations and fields that need no new machine."""
-    template = seen.machine_set["spec"]["template"]
-    labels, annotations = machine_labels(seen.machine_set), machine_annotations(seen.machine_set)
-    found = []
-    for machine in seen.machines:
+    template = snapshot.machine_set["spec"]["template"]
+    labels, annotations = machine_labels(snapshot.machine_set), machine_annotations(snapshot.machine_set)
+    patches = []
+    for machine in snapshot.machines:
         spec = {
-            key: template["spec"].get(key) for key in IN_PLACE if template["spec"].get(key) != machine["spec"].get(key)
+            key: template["spec"].get(key)
+            for key in IN_PLACE_FIELDS
+            if template["spec"].get(key) != machine["spec"].get(key)
         }
         patch: Object = {"spec": spec} if spec else {}
         if not is_deleting(machine):
-            said = annotations_of(machine)
+            current = annotations_of(machine)
             metadata = {
-                "labels": _changes(labels_of(machine), labels, said.get(LABELS_FROM_SET)),
-                "annotations": _changes(said, annotations, said.get(ANNOTATIONS_FROM_SET)),
+                "labels": _propagation_patch(labels_of(machine), labels, current.get(LABELS_FROM_SET)),
+                "annotations": _propagation_patch(current, annotations, current.get(ANNOTATIONS_FROM_SET)),
             }
             if any(metadata.values()):
                 patch["metadata"] = {field: values for field, values in metadata.items() if values}
         if patch:
-            found.append((machine, patch))
-    return tuple(found)
+            patches.append((machine, patch))
+    return tuple(patches)
 
 
-def _changes(has: Mapping[str, str], wanted: Mapping[str, str], record: str | None) -> dict[str, str | None]:
+def _propagation_patch(
+    current: Mapping[str, str], desired: Mapping[str, str], record: str | None
+) -> dict[str, str | None]:
     records = (LABELS_FROM_SET, ANNOTATIONS_FROM_SET)
-    before = [*(record or "").split(","), *records]
-    gone: dict[str, str | None] = {key: None for key in before if key in has and key not in wanted}
-    return gone | {key: value for key, value in wanted.items() if has.get(key) != value}
+    previous = [*(record or "").split(","), *records]
+    removed: dict[str, str | None] = {key: None for key in previous if key in current and key not in desired}
+    return removed | {key: value for key, value in desired.items() if current.get(key) != value}
 
 
-def _surplus(seen: Snapshot) -> tuple[Object, ...]:
+def _surplus_machines(snapshot: MachineSetSnapshot) -> tuple[Object, ...]:
     """Deleting Machines are counted first, so that none is deleted twice."""
-    count = len(seen.machines) - _replicas(seen.machine_set)
-    order = (seen.machine_set["spec"].get("deletion") or {}).get("order") or "Random"
-    return tuple(machine for machine in first_to_go(seen.machines, count, order) if not is_deleting(machine))
+    count = len(snapshot.machines) - _replicas(snapshot.machine_set)
+    order = (snapshot.machine_set["spec"].get("deletion") or {}).get("order") or "Random"
+    return tuple(machine for machine in machines_to_delete(snapshot.machines, count, order) if not is_deleting(machine))

@@ -7,16 +7,16 @@ from typing import Any
 
 from shoal.capi.conditions import paused_condition, with_status
 from shoal.capi.replicas import (
+    count_with_condition,
     deleting_condition,
-    having,
     machine_conditions,
-    remediating,
-    scaling_down,
-    scaling_up,
+    remediating_condition,
+    scaling_down_condition,
+    scaling_up_condition,
     selector_text,
-    versions,
+    version_counts,
 )
-from shoal.kinds.capi import SET_NAME, is_deleting
+from shoal.kinds.clusterapi.capi import SET_NAME, is_deleting
 
 Object = dict[str, Any]
 
@@ -28,19 +28,19 @@ def machine_set_status(machine_set: Object, machines: Sequence[Object], has_temp
     counts = {
         "selector": selector_text(machine_set["spec"].get("selector"), {SET_NAME: machine_set["metadata"]["name"]}),
         "replicas": len(machines),
-        "readyReplicas": having(machines, "Ready"),
-        "availableReplicas": having(machines, "Available"),
-        "upToDateReplicas": having(machines, "UpToDate"),
-        "versions": versions(machines),
+        "readyReplicas": count_with_condition(machines, "Ready"),
+        "availableReplicas": count_with_condition(machines, "Available"),
+        "upToDateReplicas": count_with_condition(machines, "UpToDate"),
+        "versions": version_counts(machines),
     }
     kind = machine_set["spec"]["template"]["spec"]["infrastructureRef"]["kind"]
-    missing = "" if has_template else f"{kind} does not exist"
-    found = [
-        scaling_up(len(machines), desired, "" if deleting else missing),
-        scaling_down(len(machines), desired),
+    missing_template = "" if has_template else f"{kind} does not exist"
+    conditions = [
+        scaling_up_condition(len(machines), desired, "" if deleting else missing_template),
+        scaling_down_condition(len(machines), desired),
         *machine_conditions(machines),
-        remediating(machines, " by MachineSet"),
+        remediating_condition(machines, " by MachineSet"),
         deleting_condition(deleting, len(machines), "Machine"),
         paused_condition(False, None),
     ]
-    return with_status(machine_set, counts, found, now)
+    return with_status(machine_set, counts, conditions, now)

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from zoneinfo import ZoneInfo
 
-from shoal.kinds.cron import Schedule
-from shoal.kinds.cron_times import next_time
+from shoal.kinds.batch.cron import Schedule
+from shoal.kinds.batch.cron_times import next_fire_time
 
-MANY_MISSED = 100
+TOO_MANY_MISSED = 100
 
 
 class InvalidSchedule(ValueError):
     pass
 
 
-def zone_of(name: str) -> tzinfo:
+def load_zone(name: str) -> tzinfo:
     """Raises ValueError for an unknown zone."""
     if name in ("", "UTC"):
         return UTC
@@ -30,28 +30,28 @@ def zone_of(name: str) -> tzinfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
+class MissedSchedules:
     latest: float | None
     """The most recent time it should have fired; None if nothing was missed."""
-    any: bool = False
+    several: bool = False
     """More than one time was missed. One time that has just come is the ordinary case and does not count."""
-    many: bool = False
+    too_many: bool = False
 
 
-def missed(schedule: Schedule, earliest: float, now: float, zone: tzinfo) -> Missed:
+def most_recent_schedule(schedule: Schedule, earliest: float, now: float, zone: tzinfo) -> MissedSchedules:
     """Returns the missed times after `earliest` until `now`."""
-    first = next_time(schedule, earliest, zone)
-    second = next_time(schedule, first, zone) if first is not None else None
+    first = next_fire_time(schedule, earliest, zone)
+    second = next_fire_time(schedule, first, zone) if first is not None else None
     if first is not None and now < first:
-        return Missed(None)
+        return MissedSchedules(None)
     if second is not None and now < second:
-        return Missed(first)
+        return MissedSchedules(first)
     if first is None or second is None or round(second - first) < 1:
         raise InvalidSchedule("time difference between two schedules is less than 1 second")
     between = round(second - first)
     count = int(now - first) // between + 1
     # Starts one interval earlier than the first two times suggest: times may not be evenly spaced.
-    latest, moment = None, next_time(schedule, first + (count - 2) * between, zone)
+    latest, moment = None, next_fire_time(schedule, first + (count - 2) * between, zone)
     while moment is not None and moment <= now:
-        latest, moment = moment, next_time(schedule, moment, zone)
-    return Missed(latest, any=True, many=count > MANY_MISSED)
+        latest, moment = moment, next_fire_time(schedule, moment, zone)
+    return MissedSchedules(latest, several=True, too_many=count > TOO_MANY_MISSED)

@@ -6,32 +6,32 @@ from __future__ import annotations
 
 from shoal.client.reflector import Key
 
-FIRST, LONGEST = 1.0, 900.0
-FORGOTTEN = 2 * LONGEST
+INITIAL_SECONDS, MAX_SECONDS = 1.0, 900.0
+FORGET_SECONDS = 2 * MAX_SECONDS
 
 
-class FailedPods:
+class FailedPodsBackoff:
     """Keys are DaemonSets. Times are seconds of any single clock."""
 
     def __init__(self) -> None:
-        self._pauses: dict[Key, dict[str, tuple[float, float]]] = {}
+        self._backoffs: dict[Key, dict[str, tuple[float, float]]] = {}
         """By node: backoff duration and its start."""
 
-    def held(self, key: Key, now: float) -> dict[str, float]:
+    def remaining(self, key: Key, now: float) -> dict[str, float]:
         """Returns the nodes in backoff with the seconds left."""
-        pauses = self._pauses.get(key, {})
-        return {node: since + pause - now for node, (pause, since) in pauses.items() if since + pause > now}
+        backoffs = self._backoffs.get(key, {})
+        return {node: since + duration - now for node, (duration, since) in backoffs.items() if since + duration > now}
 
-    def deleted(self, key: Key, node: str, now: float) -> None:
+    def record_deletion(self, key: Key, node: str, now: float) -> None:
         """Records the deletion of a failed pod on the node. The next one waits twice as long."""
-        pauses = {
-            each: (pause, since)
-            for each, (pause, since) in self._pauses.get(key, {}).items()
-            if now - since <= FORGOTTEN
+        backoffs = {
+            each: (duration, since)
+            for each, (duration, since) in self._backoffs.get(key, {}).items()
+            if now - since <= FORGET_SECONDS
         }
-        before = pauses.get(node)
-        pauses[node] = FIRST if before is None else min(before[0] * 2, LONGEST), now
-        self._pauses[key] = pauses
+        previous = backoffs.get(node)
+        backoffs[node] = INITIAL_SECONDS if previous is None else min(previous[0] * 2, MAX_SECONDS), now
+        self._backoffs[key] = backoffs
 
     def forget(self, key: Key) -> None:
-        self._pauses.pop(key, None)
+        self._backoffs.pop(key, None)

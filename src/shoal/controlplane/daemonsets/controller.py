@@ -5,174 +5,197 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.client.reflector import Key
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
-from shoal.controlplane.daemonsets.backoff import FailedPods
-from shoal.controlplane.daemonsets.decide import Decision, Snapshot, decide, hash_of, outdated
-from shoal.controlplane.daemonsets.placing import new_pods
-from shoal.controlplane.history import History, Newest
-from shoal.controlplane.hosted import HostedClusters
-from shoal.controlplane.pacing import Pace
-from shoal.controlplane.podcontrol.changes import adopters, is_new
+from shoal.controlplane.controller_history import ControllerHistory, CurrentRevision
+from shoal.controlplane.cost_throttle import CostThrottle
+from shoal.controlplane.daemonsets.backoff import FailedPodsBackoff
+from shoal.controlplane.daemonsets.decide import (
+    DaemonSetDecision,
+    DaemonSetSnapshot,
+    decide,
+    revision_hash_of,
+    revisions_to_delete,
+)
+from shoal.controlplane.daemonsets.eligibility import new_pods
+from shoal.controlplane.hosted_clusters import HostedClusterFilter
 from shoal.controlplane.podcontrol.control import PodControl
-from shoal.controlplane.podcontrol.telling import pod_events
-from shoal.kinds.pod_state import next_availability
+from shoal.controlplane.podcontrol.events import new_pod_event_sink
+from shoal.controlplane.podcontrol.predicates import matching_owners, spec_or_metadata_changed
+from shoal.kinds.core.pod.status import seconds_to_next_available
 from shoal.objects.errors import NotFound
-from shoal.objects.ownership import claim
-from shoal.runtime.dependents import Dependents
-from shoal.runtime.gate import Gate
-from shoal.runtime.loop import Loop
-from shoal.runtime.ownwrites import OwnStatuses
-from shoal.runtime.recorder import Recorder, Source
+from shoal.objects.ownership import claim_objects
+from shoal.runtime.cache_sync import CacheSyncGate
+from shoal.runtime.controller import Controller
+from shoal.runtime.event_recorder import EventRecorder, EventSource
+from shoal.runtime.expectations import StatusWriter
+from shoal.runtime.indexed_informer import IndexedInformer
 
 Object = dict[str, Any]
 
-DAEMON_SETS = Kind("apps", "v1", "daemonsets")
-NODES = Kind("", "v1", "nodes", namespaced=False)
-EFFORT = 4
+DAEMON_SETS = GroupVersionResource("apps", "v1", "daemonsets")
+NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
+NODE_COST = 4
 """Deciding for a node costs about this many times as much as counting a pod."""
-UNSEEN_SECONDS = 5.0
+EXPECTATIONS_RETRY_SECONDS = 5.0
 """Safety net. The controller's writes normally arrive through the informer; this covers an informer that was lost
 meanwhile.
 """
-SOURCE = Source("daemonset-controller", "apps/v1", "DaemonSet")
+EVENT_SOURCE = EventSource("daemonset-controller", "apps/v1", "DaemonSet")
 
 
-class DaemonSetLoop:
+class DaemonSetReconciler:
     """Keys are DaemonSets. The informers are shared with other controllers and are run elsewhere."""
 
     def __init__(
         self,
         client: Client,
         clock: Clock,
-        hosted: HostedClusters,
-        sets: Dependents,
-        pods: Dependents,
-        nodes: Dependents,
-        revisions: Dependents,
-        recorder: Recorder,
+        hosted: HostedClusterFilter,
+        daemon_sets: IndexedInformer,
+        pods: IndexedInformer,
+        nodes: IndexedInformer,
+        revisions: IndexedInformer,
+        recorder: EventRecorder,
     ) -> None:
-        self._client, self._clock, self._hosted = client, clock, hosted
-        self._sets, self._pods, self._nodes, self._recorder = sets, pods, nodes, recorder
-        self._control = PodControl(client, pods, DAEMON_SETS, "apps/v1", "DaemonSet", pod_events(recorder, SOURCE))
-        self._history = History(client, revisions, DAEMON_SETS, "DaemonSet")
-        self._statuses = OwnStatuses(client, DAEMON_SETS, sets)
-        self._failed = FailedPods()
-        self._in: dict[str, dict[Key, None]] = {}
+        self._client, self._clock, self._hosted_filter = client, clock, hosted
+        self._sets, self._pods, self._nodes, self._recorder = daemon_sets, pods, nodes, recorder
+        self._pod_control = PodControl(
+            client, pods, DAEMON_SETS, "apps/v1", "DaemonSet", new_pod_event_sink(recorder, EVENT_SOURCE)
+        )
+        self._history = ControllerHistory(client, revisions, DAEMON_SETS, "DaemonSet")
+        self._status_writer = StatusWriter(client, DAEMON_SETS, daemon_sets)
+        self._failed_pods_backoff = FailedPodsBackoff()
+        self._sets_by_cluster: dict[str, dict[Key, None]] = {}
         """DaemonSets by logical cluster."""
-        self.loop: Loop[Key] = Loop("daemonsets", clock, self.reconcile)
-        self._pace = Pace(clock, self.loop.queue)
-        self._gate: Gate[Key] = Gate(self.loop.queue.add, sets, pods, nodes, revisions)
-        sets.listeners.append(self._set_changed)
-        pods.listeners.append(self._pod_changed)
-        nodes.listeners.append(self._node_changed)
-        revisions.listeners.append(self._revision_changed)
+        self.controller: Controller[Key] = Controller("daemonsets", clock, self.reconcile)
+        self._throttle = CostThrottle(clock, self.controller.queue)
+        self._cache_sync: CacheSyncGate[Key] = CacheSyncGate(
+            self.controller.queue.add, daemon_sets, pods, nodes, revisions
+        )
+        daemon_sets.event_handlers.append(self._on_daemon_set)
+        pods.event_handlers.append(self._on_pod)
+        nodes.event_handlers.append(self._on_node)
+        revisions.event_handlers.append(self._on_revision)
 
-    def _set_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
-        if now is not None:
-            self._in.setdefault(key[0], {})[key] = None
-        elif key[0] in self._in:
-            self._in[key[0]].pop(key, None)
-            if not self._in[key[0]]:
-                del self._in[key[0]]
-        if is_new(before, now):
-            self.loop.queue.add(key)
+    def _on_daemon_set(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is not None:
+            self._sets_by_cluster.setdefault(key[0], {})[key] = None
+        elif key[0] in self._sets_by_cluster:
+            self._sets_by_cluster[key[0]].pop(key, None)
+            if not self._sets_by_cluster[key[0]]:
+                del self._sets_by_cluster[key[0]]
+        if spec_or_metadata_changed(old, new):
+            self.controller.queue.add(key)
         else:
-            self._pace.wake(key)
+            self._throttle.enqueue(key)
 
-    def _node_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
-        if before is None or now is None or _said(before) != _said(now):
-            for owner in self._in.get(key[0], ()):
-                self._pace.wake(owner)
+    def _on_node(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if old is None or new is None or _scheduling_facts(old) != _scheduling_facts(new):
+            for owner in self._sets_by_cluster.get(key[0], ()):
+                self._throttle.enqueue(owner)
 
-    def _pod_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
-        for owner in self._control.owners(key, before, now):
-            if self._control.in_sight(owner):
-                self._pace.wake(owner)
-        for owner in adopters(now, self._sets.beside(key)):
-            self.loop.queue.add(owner)
+    def _on_pod(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for owner in self._pod_control.owners(key, old, new):
+            if self._pod_control.satisfied(owner):
+                self._throttle.enqueue(owner)
+        for owner in matching_owners(new, self._sets.by_namespace(key)):
+            self.controller.queue.add(owner)
 
-    def _revision_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
-        for owner in self._history.owners_of(key, before, now):
-            self.loop.queue.add(owner)
+    def _on_revision(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for owner in self._history.owners_of(key, old, new):
+            self.controller.queue.add(owner)
 
     async def reconcile(self, key: Key) -> float | None:
         daemon_set = self._sets.get(key)
         if daemon_set is None:
             self._forget(key)
             return None
-        if not self._hosted.admits(key[0], self.loop.queue.add, key) or not self._gate.admits(key):
+        if not self._hosted_filter.accepts(key[0], self.controller.queue.add, key) or not self._cache_sync.allow(key):
             return None
         if "deletionTimestamp" in daemon_set["metadata"]:
             return None  # the garbage collector deletes its pods and revisions
-        if not all(view.in_sight(key) for view in (self._control, self._history, self._statuses)):
-            return UNSEEN_SECONDS
-        claims = claim(daemon_set, self._pods.owned(key, daemon_set["metadata"]["uid"]), self._pods.orphans(key))
-        if await self._control.settle(key, daemon_set, claims):
-            return UNSEEN_SECONDS
-        revisions = await self._history.found(key, daemon_set)
+        if not all(view.satisfied(key) for view in (self._pod_control, self._history, self._status_writer)):
+            return EXPECTATIONS_RETRY_SECONDS
+        claims = claim_objects(
+            daemon_set, self._pods.by_controller(key, daemon_set["metadata"]["uid"]), self._pods.orphans(key)
+        )
+        if await self._pod_control.adopt_and_release(key, daemon_set, claims):
+            return EXPECTATIONS_RETRY_SECONDS
+        revisions = await self._history.adopt_and_list(key, daemon_set)
         if revisions is None:
-            return UNSEEN_SECONDS
-        newest = await self._history.newest(key, daemon_set, revisions)
-        return await self._advance(key, daemon_set, claims.kept, revisions, newest)
+            return EXPECTATIONS_RETRY_SECONDS
+        current = await self._history.current_revision(key, daemon_set, revisions)
+        return await self._manage(key, daemon_set, claims.owned, revisions, current)
 
-    async def _advance(
-        self, key: Key, daemon_set: Object, pods: list[Object], revisions: list[Object], newest: Newest
+    async def _manage(
+        self, key: Key, daemon_set: Object, pods: list[Object], revisions: list[Object], current: CurrentRevision
     ) -> float | None:
-        now, nodes = self._clock.now(), [node for _, node in self._nodes.beside((key[0], "", ""))]
-        pods, hashed = self._control.as_deleted(key, pods, rfc3339(now)), hash_of(newest.revision)
-        decision = decide(Snapshot(daemon_set, nodes, pods, hashed, self._failed.held(key, now), now))
-        self._pace.worked(key, EFFORT * (len(nodes) + len(pods)))
-        failure = await self._carried_out(key, daemon_set, decision, hashed)
+        now, nodes = self._clock.now(), [node for _, node in self._nodes.by_namespace((key[0], "", ""))]
+        pods, revision_hash = (
+            self._pod_control.with_pending_deletions(key, pods, rfc3339(now)),
+            revision_hash_of(current.revision),
+        )
+        decision = decide(
+            DaemonSetSnapshot(
+                daemon_set, nodes, pods, revision_hash, self._failed_pods_backoff.remaining(key, now), now
+            )
+        )
+        self._throttle.record_cost(key, NODE_COST * (len(nodes) + len(pods)))
+        failure = await self._execute(key, daemon_set, decision, revision_hash)
         if failure is None and decision.create and not pods:
-            return UNSEEN_SECONDS  # the status would only count pods that the informer does not have yet
-        await self._write_status(key, daemon_set, decision.status, newest.collisions)
+            return EXPECTATIONS_RETRY_SECONDS  # the status would only count pods that the informer does not have yet
+        await self._write_status(key, daemon_set, decision.status, current.collision_count)
         if failure is not None:
             raise failure
-        name = newest.revision["metadata"]["name"]
+        name = current.revision["metadata"]["name"]
         old = [one for one in revisions if one["metadata"]["name"] != name]
-        await self._history.drop(key, outdated(daemon_set, pods, old))
-        later = next_availability(pods, daemon_set["spec"].get("minReadySeconds") or 0, now)
-        return min((each for each in (later, decision.later) if each is not None), default=None)
+        await self._history.truncate(key, revisions_to_delete(daemon_set, pods, old))
+        requeue_after = seconds_to_next_available(pods, daemon_set["spec"].get("minReadySeconds") or 0, now)
+        return min((each for each in (requeue_after, decision.requeue_after) if each is not None), default=None)
 
-    async def _carried_out(self, key: Key, daemon_set: Object, decision: Decision, hashed: str) -> Exception | None:
+    async def _execute(
+        self, key: Key, daemon_set: Object, decision: DaemonSetDecision, revision_hash: str
+    ) -> Exception | None:
         failure = None
         if decision.create:
-            made = new_pods(daemon_set, decision.create, hashed)
-            failure = await self._control.create_pods(key, daemon_set, made)
-        for pod, node in decision.ended:
-            self._tell_end(key, daemon_set, pod, node)
-        lost = [pod for pod, node in decision.lost if not await self._exists(key[0], node)]
-        if decision.delete or lost:
-            failure = await self._control.delete(key, daemon_set, decision.delete + lost) or failure
+            pods = new_pods(daemon_set, decision.create, revision_hash)
+            failure = await self._pod_control.create_pods(key, daemon_set, pods)
+        for pod, node in decision.finished:
+            self._record_finished_pod(key, daemon_set, pod, node)
+        unscheduled = [pod for pod, node in decision.without_node if not await self._node_exists(key[0], node)]
+        if decision.delete or unscheduled:
+            failure = await self._pod_control.delete(key, daemon_set, decision.delete + unscheduled) or failure
         return failure
 
-    def _tell_end(self, key: Key, daemon_set: Object, pod: Object, node: str) -> None:
-        which = f"{key[1]}/{pod['metadata']['name']} on node {node}"
+    def _record_finished_pod(self, key: Key, daemon_set: Object, pod: Object, node: str) -> None:
+        pod_on_node = f"{key[1]}/{pod['metadata']['name']} on node {node}"
         if pod["status"]["phase"] == "Failed":
-            self._failed.deleted(key, node, self._clock.now())
-            said = f"Found failed daemon pod {which}, will try to kill it"
-            self._recorder.record(SOURCE, key[0], daemon_set, "Warning", "FailedDaemonPod", said)
+            self._failed_pods_backoff.record_deletion(key, node, self._clock.now())
+            message = f"Found failed daemon pod {pod_on_node}, will try to kill it"
+            self._recorder.record(EVENT_SOURCE, key[0], daemon_set, "Warning", "FailedDaemonPod", message)
         else:
-            said = f"Found succeeded daemon pod {which}, will try to delete it"
-            self._recorder.record(SOURCE, key[0], daemon_set, "Normal", "SucceededDaemonPod", said)
+            message = f"Found succeeded daemon pod {pod_on_node}, will try to delete it"
+            self._recorder.record(EVENT_SOURCE, key[0], daemon_set, "Normal", "SucceededDaemonPod", message)
 
-    async def _exists(self, cluster: str, node: str) -> bool:
+    async def _node_exists(self, cluster: str, node: str) -> bool:
         """Reads from the server: a node that is not in the informer yet may still arrive."""
         try:
-            await self._client.at(cluster).get(NODES, node)
+            await self._client.in_cluster(cluster).get(NODES, node)
         except NotFound as error:
-            return error.kind != NODES.plural
+            return error.kind != NODES.resource
         return True
 
     async def _write_status(self, key: Key, daemon_set: Object, status: Object, collisions: int) -> None:
-        await self._statuses.write(key, daemon_set, {**status, "collisionCount": collisions} if collisions else status)
+        await self._status_writer.write(
+            key, daemon_set, {**status, "collisionCount": collisions} if collisions else status
+        )
 
     def _forget(self, key: Key) -> None:
-        for each in (self._control, self._history, self._statuses, self._failed, self._pace):
+        for each in (self._pod_control, self._history, self._status_writer, self._failed_pods_backoff, self._throttle):
             each.forget(key)
 
 
-def _said(node: Object) -> tuple[object, object]:
+def _scheduling_facts(node: Object) -> tuple[object, object]:
     """Returns the fields of a node that a DaemonSet's eligibility depends on."""
     return node["metadata"].get("labels"), (node.get("spec") or {}).get("taints")

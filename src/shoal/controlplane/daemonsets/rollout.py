@@ -10,62 +10,64 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.controlplane.daemonsets.placing import Verdict, generation_of, is_updated
-from shoal.kinds.deployments import scaled
-from shoal.kinds.pod_state import is_available
+from shoal.controlplane.daemonsets.eligibility import NodeEligibility, is_updated, template_generation_of
+from shoal.kinds.apps.deployment import scaled_value
+from shoal.kinds.core.pod.status import is_available
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    surge: int
-    unavailable: int
+class RolloutBounds:
+    max_surge: int
+    max_unavailable: int
 
 
-def bounds_of(daemon_set: Object, wanted: int) -> Bounds:
+def bounds_of(daemon_set: Object, desired: int) -> RolloutBounds:
     """Resolves maxSurge and maxUnavailable for that many pods; never both zero."""
     rolling = (daemon_set["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
-    surge = scaled(rolling.get("maxSurge") or 0, wanted, up=True)
-    unavailable = scaled(rolling.get("maxUnavailable") or 0, wanted, up=True)
-    return Bounds(surge, unavailable if surge or unavailable or not wanted else 1)
+    surge = scaled_value(rolling.get("maxSurge") or 0, desired, round_up=True)
+    unavailable = scaled_value(rolling.get("maxUnavailable") or 0, desired, round_up=True)
+    return RolloutBounds(surge, unavailable if surge or unavailable or not desired else 1)
 
 
 def allows_surge(daemon_set: Object) -> bool:
     strategy = daemon_set["spec"].get("updateStrategy") or {}
-    return strategy.get("type") == "RollingUpdate" and bounds_of(daemon_set, 1).surge > 0
+    return strategy.get("type") == "RollingUpdate" and bounds_of(daemon_set, 1).max_surge > 0
 
 
-class Rollout:
+class DaemonSetRollout:
     """`pods_by_node` are its pods, `eligibility` covers all nodes."""
 
     def __init__(
         self,
         daemon_set: Object,
-        placed: Mapping[str, list[Object]],
-        verdicts: Mapping[str, Verdict],
-        hashed: str,
+        pods_by_node: Mapping[str, list[Object]],
+        eligibility: Mapping[str, NodeEligibility],
+        revision_hash: str,
         now: float,
     ) -> None:
-        self._set, self._verdicts, self._now, self._hashed = daemon_set, verdicts, now, hashed
-        self._generation = generation_of(daemon_set)
+        self._set, self._eligibility, self._now, self._revision_hash = daemon_set, eligibility, now, revision_hash
+        self._generation = template_generation_of(daemon_set)
         self._min_ready = daemon_set["spec"].get("minReadySeconds") or 0
-        self._wanted = sum(verdict.runs for verdict in verdicts.values())
-        self._bounds = bounds_of(daemon_set, self._wanted)
-        empty: dict[str, list[Object]] = {name: [] for name, verdict in verdicts.items() if verdict.runs}
-        self._placed = {**empty, **placed}
+        self._desired = sum(node_eligibility.should_run for node_eligibility in eligibility.values())
+        self._bounds = bounds_of(daemon_set, self._desired)
+        empty: dict[str, list[Object]] = {
+            name: [] for name, node_eligibility in eligibility.items() if node_eligibility.should_run
+        }
+        self._pods_by_node = {**empty, **pods_by_node}
 
     def step(self) -> tuple[list[str], list[Object]]:
         """Returns nodes that need an additional pod, and pods to delete."""
-        return self._surged() if self._bounds.surge else ([], self._replaced())
+        return self._surge_step() if self._bounds.max_surge else ([], self._pods_to_replace())
 
-    def _pair(self, pods: list[Object]) -> tuple[Object | None, Object | None] | None:
+    def _new_and_old(self, pods: list[Object]) -> tuple[Object | None, Object | None] | None:
         """Returns the new and the old pod of a node; None if there is more than one of either."""
         new = old = None
         for pod in pods:
             if "deletionTimestamp" in pod["metadata"]:
                 continue
-            if is_updated(pod, self._hashed, self._generation):
+            if is_updated(pod, self._revision_hash, self._generation):
                 if new is not None:
                     return None
                 new = pod
@@ -78,10 +80,10 @@ class Rollout:
     def _is_available(self, pod: Object) -> bool:
         return is_available(pod, self._min_ready, self._now)
 
-    def _replaced(self) -> list[Object]:
+    def _pods_to_replace(self) -> list[Object]:
         unavailable, broken, candidates = 0, [], []
-        for pods in self._placed.values():
-            pair = self._pair(pods)
+        for pods in self._pods_by_node.values():
+            pair = self._new_and_old(pods)
             new, old = pair or (None, None)
             if (new is None) == (old is None):
                 unavailable += 1  # none or too many: corrected before the rollout continues
@@ -92,16 +94,16 @@ class Rollout:
             elif old is not None:
                 unavailable += 1
                 broken.append(old)
-        return broken + candidates[: max(self._bounds.unavailable - unavailable, 0)]
+        return broken + candidates[: max(self._bounds.max_unavailable - unavailable, 0)]
 
-    def _surged(self) -> tuple[list[str], list[Object]]:
+    def _surge_step(self) -> tuple[list[str], list[Object]]:
         surging = available = 0
         delete: list[Object] = []
         misplaced: list[Object] = []
         broken: list[str] = []
         candidates: list[str] = []
-        for node, pods in self._placed.items():
-            pair, verdict = self._pair(pods), self._verdicts.get(node)
+        for node, pods in self._pods_by_node.items():
+            pair, eligibility = self._new_and_old(pods), self._eligibility.get(node)
             if pair is None:
                 surging += 1
                 continue
@@ -110,18 +112,18 @@ class Rollout:
             available += first is not None and self._is_available(first)
             if old is None:
                 continue
-            works = self._is_available(old)
+            is_old_available = self._is_available(old)
             if new is not None:
                 if self._is_available(new):
                     delete.append(old)
                 else:
                     surging += 1
-            elif verdict is None:
+            elif eligibility is None:
                 continue  # the node is unknown
-            elif not verdict.runs:
-                (misplaced if works else delete).append(old)
+            elif not eligibility.should_run:
+                (misplaced if is_old_available else delete).append(old)
             else:
-                (candidates if works else broken).append(node)
+                (candidates if is_old_available else broken).append(node)
         # Misplaced pods are kept until the desired number is available elsewhere.
-        delete += misplaced[: max(available - self._wanted, 0)]
-        return broken + candidates[: max(self._bounds.surge - surging, 0)], delete
+        delete += misplaced[: max(available - self._desired, 0)]
+        return broken + candidates[: max(self._bounds.max_surge - surging, 0)], delete

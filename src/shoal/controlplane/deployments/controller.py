@@ -5,161 +5,169 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.client.reflector import Key
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
 from shoal.controlplane.deployments.decide import (
     CREATE_ERROR,
-    Decision,
-    collided,
+    DeploymentDecision,
+    collision_status,
+    create_error_message,
+    create_failed_status,
     decide,
-    failure_to_create,
-    refused,
 )
-from shoal.controlplane.hosted import HostedClusters
-from shoal.controlplane.podcontrol.control import is_alive
-from shoal.kinds.deployments import bare_template, replicas_of
+from shoal.controlplane.hosted_clusters import HostedClusterFilter
+from shoal.controlplane.podcontrol.control import can_adopt
+from shoal.kinds.apps.deployment import replicas_of, template_without_hash
 from shoal.objects.errors import AlreadyExists, NotFound, StatusError
 from shoal.objects.ownership import (
-    Claims,
-    adoption,
-    claim,
-    controller_named,
+    OwnershipClaims,
+    adoption_patch,
+    claim_objects,
+    controller_name,
     controller_of,
     controller_reference,
     is_controlled_by,
-    release,
+    release_patch,
     selector_of,
 )
-from shoal.runtime.dependents import Dependents
-from shoal.runtime.gate import Gate
-from shoal.runtime.loop import Later, Loop
-from shoal.runtime.ownwrites import OwnWrites
-from shoal.runtime.recorder import NORMAL, WARNING, Recorder, Source
+from shoal.runtime.cache_sync import CacheSyncGate
+from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.event_recorder import NORMAL, WARNING, EventRecorder, EventSource
+from shoal.runtime.expectations import WriteExpectations
+from shoal.runtime.indexed_informer import IndexedInformer
 
 Object = dict[str, Any]
 
-DEPLOYMENTS = Kind("apps", "v1", "deployments")
-REPLICA_SETS = Kind("apps", "v1", "replicasets")
-SOURCE = Source("deployment-controller", "apps/v1", "Deployment")
-UNSEEN_SECONDS = 5.0
+DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
+REPLICA_SETS = GroupVersionResource("apps", "v1", "replicasets")
+EVENT_SOURCE = EventSource("deployment-controller", "apps/v1", "Deployment")
+EXPECTATIONS_RETRY_SECONDS = 5.0
 """Safety net. The controller's writes normally arrive through the informer; this covers an informer that was lost
 meanwhile.
 """
 
 
-class DeploymentLoop:
+class DeploymentReconciler:
     """Keys are Deployments. The informers are shared with other controllers and are run elsewhere."""
 
     def __init__(
         self,
         client: Client,
         clock: Clock,
-        hosted: HostedClusters,
-        deployments: Dependents,
-        sets: Dependents,
-        recorder: Recorder,
+        hosted: HostedClusterFilter,
+        deployments: IndexedInformer,
+        replica_sets: IndexedInformer,
+        recorder: EventRecorder,
     ) -> None:
-        self._client, self._clock, self._hosted = client, clock, hosted
-        self._deployments, self._sets, self._recorder = deployments, sets, recorder
-        self._statuses: OwnWrites[Key] = OwnWrites(deployments)
-        self._writes: OwnWrites[Key] = OwnWrites(sets)
-        self.loop: Loop[Key] = Loop("deployments", clock, self.reconcile)
-        self._gate: Gate[Key] = Gate(self.loop.queue.add, deployments, sets)
-        deployments.listeners.append(lambda key, before, now: self.loop.queue.add(key))
-        sets.listeners.append(self._set_changed)
+        self._client, self._clock, self._hosted_filter = client, clock, hosted
+        self._deployments, self._replica_sets, self._recorder = deployments, replica_sets, recorder
+        self._status_expectations: WriteExpectations[Key] = WriteExpectations(deployments)
+        self._replica_set_expectations: WriteExpectations[Key] = WriteExpectations(replica_sets)
+        self.controller: Controller[Key] = Controller("deployments", clock, self.reconcile)
+        self._cache_sync: CacheSyncGate[Key] = CacheSyncGate(self.controller.queue.add, deployments, replica_sets)
+        deployments.event_handlers.append(lambda key, before, now: self.controller.queue.add(key))
+        replica_sets.event_handlers.append(self._on_replica_set)
 
-    def _set_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
-        names = {controller_named(before, "apps", "Deployment"), controller_named(now, "apps", "Deployment")} - {""}
+    def _on_replica_set(self, key: Key, old: Object | None, new: Object | None) -> None:
+        names = {controller_name(old, "apps", "Deployment"), controller_name(new, "apps", "Deployment")} - {""}
         for name in names:
-            self.loop.queue.add((key[0], key[1], name))
-        if now is not None and controller_of(now) is None:
-            for owner, deployment in self._deployments.beside(key):
-                if selector_of(deployment).matches(now["metadata"].get("labels")):
-                    self.loop.queue.add(owner)
+            self.controller.queue.add((key[0], key[1], name))
+        if new is not None and controller_of(new) is None:
+            for owner, deployment in self._deployments.by_namespace(key):
+                if selector_of(deployment).matches(new["metadata"].get("labels")):
+                    self.controller.queue.add(owner)
 
     async def reconcile(self, key: Key) -> float | None:
         deployment = self._deployments.get(key)
         if deployment is None:
-            self._statuses.forget(key)
-            self._writes.forget(key)
+            self._status_expectations.forget(key)
+            self._replica_set_expectations.forget(key)
             return None
-        if not self._hosted.admits(key[0], self.loop.queue.add, key) or not self._gate.admits(key):
+        if not self._hosted_filter.accepts(key[0], self.controller.queue.add, key) or not self._cache_sync.allow(key):
             return None
-        if not self._statuses.in_sight(key) or not self._writes.in_sight(key):
-            return UNSEEN_SECONDS
-        client = self._client.at(key[0])
-        claims = claim(deployment, self._sets.owned(key, deployment["metadata"]["uid"]), self._sets.orphans(key))
-        if await self._settle(client, key, deployment, claims):
-            return UNSEEN_SECONDS
+        if not self._status_expectations.satisfied(key) or not self._replica_set_expectations.satisfied(key):
+            return EXPECTATIONS_RETRY_SECONDS
+        client = self._client.in_cluster(key[0])
+        claims = claim_objects(
+            deployment,
+            self._replica_sets.by_controller(key, deployment["metadata"]["uid"]),
+            self._replica_sets.orphans(key),
+        )
+        if await self._adopt_and_release(client, key, deployment, claims):
+            return EXPECTATIONS_RETRY_SECONDS
         now = self._clock.now()
-        decision = decide(deployment, claims.kept, now, rfc3339(now))
+        decision = decide(deployment, claims.owned, now, rfc3339(now))
         if decision.create is not None:
-            await self._create(client, key, deployment, decision.create)
-        sizes = {one["metadata"]["name"]: replicas_of(one) for one in claims.kept}
-        for one in decision.update:
-            self._writes.wrote(key, await client.update(REPLICA_SETS, one))
-            self._tell_size(key, deployment, one, sizes[one["metadata"]["name"]])
-        for one in decision.delete:
-            await _delete(client, one)
+            await self._create_replica_set(client, key, deployment, decision.create)
+        sizes = {replica_set["metadata"]["name"]: replicas_of(replica_set) for replica_set in claims.owned}
+        for replica_set in decision.update:
+            self._replica_set_expectations.expect(key, await client.update(REPLICA_SETS, replica_set))
+            self._record_scaling(key, deployment, replica_set, sizes[replica_set["metadata"]["name"]])
+        for replica_set in decision.delete:
+            await _delete_replica_set(client, replica_set)
         await self._write_status(client, key, deployment, decision)
-        return decision.later
+        return decision.requeue_after
 
-    async def _settle(self, client: Client, key: Key, deployment: Object, claims: Claims) -> bool:
+    async def _adopt_and_release(self, client: Client, key: Key, deployment: Object, claims: OwnershipClaims) -> bool:
         """Adopts orphans and releases ReplicaSets that are no longer selected. Returns whether there was anything to
         do.
         """
-        patches = [(one, release(one, deployment)) for one in claims.release]
-        if claims.adopt and await is_alive(client, DEPLOYMENTS, deployment):
+        patches = [(one, release_patch(one, deployment)) for one in claims.release]
+        if claims.adopt and await can_adopt(client, DEPLOYMENTS, deployment):
             reference = controller_reference(deployment, "apps/v1", "Deployment")
-            patches += [(one, adoption(one, reference)) for one in claims.adopt]
+            patches += [(one, adoption_patch(one, reference)) for one in claims.adopt]
         for one, patch in patches:
-            self._writes.wrote(key, await client.merge(REPLICA_SETS, one["metadata"]["name"], patch, key[1]))
+            self._replica_set_expectations.expect(
+                key, await client.merge_patch(REPLICA_SETS, one["metadata"]["name"], patch, key[1])
+            )
         return bool(patches)
 
-    async def _create(self, client: Client, key: Key, deployment: Object, new: Object) -> None:
+    async def _create_replica_set(self, client: Client, key: Key, deployment: Object, new: Object) -> None:
         name = new["metadata"]["name"]
         try:
-            self._writes.wrote(key, await client.create(REPLICA_SETS, new, key[1]))
-            self._tell_size(key, deployment, new, 0)
+            self._replica_set_expectations.expect(key, await client.create(REPLICA_SETS, new, key[1]))
+            self._record_scaling(key, deployment, new, 0)
         except AlreadyExists:
-            there = await client.get(REPLICA_SETS, name, key[1])
-            equal = bare_template(there["spec"]["template"]) == bare_template(deployment["spec"]["template"])
-            if not is_controlled_by(there, deployment) or not equal:
-                await self._put_status(client, key, {**deployment, "status": collided(deployment)})
-            raise Later(f"ReplicaSet {name} is there already") from None
+            existing = await client.get(REPLICA_SETS, name, key[1])
+            equal = template_without_hash(existing["spec"]["template"]) == template_without_hash(
+                deployment["spec"]["template"]
+            )
+            if not is_controlled_by(existing, deployment) or not equal:
+                await self._update_status(client, key, {**deployment, "status": collision_status(deployment)})
+            raise RequeueError(f"ReplicaSet {name} is there already") from None
         except StatusError as error:
-            self._tell(key, deployment, WARNING, CREATE_ERROR, failure_to_create(name, error))
-            status = refused(deployment, name, error, rfc3339(self._clock.now()))
+            self._record_event(key, deployment, WARNING, CREATE_ERROR, create_error_message(name, error))
+            status = create_failed_status(deployment, name, error, rfc3339(self._clock.now()))
             if status != deployment.get("status"):
-                await self._put_status(client, key, {**deployment, "status": status})
+                await self._update_status(client, key, {**deployment, "status": status})
             raise
 
-    def _tell_size(self, key: Key, deployment: Object, one: Object, before: int) -> None:
-        size = replicas_of(one)
+    def _record_scaling(self, key: Key, deployment: Object, replica_set: Object, before: int) -> None:
+        size = replicas_of(replica_set)
         if size != before:
-            way, name = "up" if size > before else "down", one["metadata"]["name"]
-            said = f"Scaled {way} replica set {name} from {before} to {size}"
-            self._tell(key, deployment, NORMAL, "ScalingReplicaSet", said)
+            direction, name = "up" if size > before else "down", replica_set["metadata"]["name"]
+            message = f"Scaled {direction} replica set {name} from {before} to {size}"
+            self._record_event(key, deployment, NORMAL, "ScalingReplicaSet", message)
 
-    def _tell(self, key: Key, deployment: Object, type_: str, reason: str, message: str) -> None:
-        self._recorder.record(SOURCE, key[0], deployment, type_, reason, message)
+    def _record_event(self, key: Key, deployment: Object, type_: str, reason: str, message: str) -> None:
+        self._recorder.record(EVENT_SOURCE, key[0], deployment, type_, reason, message)
 
-    async def _write_status(self, client: Client, key: Key, deployment: Object, decision: Decision) -> None:
+    async def _write_status(self, client: Client, key: Key, deployment: Object, decision: DeploymentDecision) -> None:
         metadata = deployment["metadata"]
         if decision.status == deployment.get("status") and decision.annotations == (metadata.get("annotations") or {}):
             return
         annotated = {**metadata, "annotations": decision.annotations}
-        await self._put_status(client, key, {**deployment, "metadata": annotated, "status": decision.status})
+        await self._update_status(client, key, {**deployment, "metadata": annotated, "status": decision.status})
 
-    async def _put_status(self, client: Client, key: Key, deployment: Object) -> None:
+    async def _update_status(self, client: Client, key: Key, deployment: Object) -> None:
         try:
-            self._statuses.wrote(key, await client.update(DEPLOYMENTS, deployment, "status"))
+            self._status_expectations.expect(key, await client.update(DEPLOYMENTS, deployment, "status"))
         except NotFound:
             return  # deleted; the informer delivers that shortly
 
 
-async def _delete(client: Client, one: Object) -> None:
-    metadata = one["metadata"]
+async def _delete_replica_set(client: Client, replica_set: Object) -> None:
+    metadata = replica_set["metadata"]
     try:
         await client.delete(REPLICA_SETS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
     except NotFound:

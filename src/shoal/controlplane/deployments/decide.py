@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.controlplane.deployments import scaling, status
-from shoal.controlplane.deployments.sets import Sets
-from shoal.kinds.deployments import REVISION, UNLIMITED, is_rolling, replicas_of, revision_of, with_condition
+from shoal.controlplane.deployments.replicasets import ReplicaSetDraft
+from shoal.kinds.apps.deployment import REVISION, UNLIMITED, is_rolling, replicas_of, revision_of, with_condition
 
 Object = dict[str, Any]
 
@@ -15,7 +15,7 @@ CREATE_ERROR = "ReplicaSetCreateError"
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class DeploymentDecision:
     """Status and annotations (the revision) are written after the ReplicaSets."""
 
     status: Object
@@ -23,91 +23,91 @@ class Decision:
     create: Object | None = None
     update: tuple[Object, ...] = ()
     delete: tuple[Object, ...] = ()
-    later: float | None = None
+    requeue_after: float | None = None
 
 
-def decide(deployment: Object, found: list[Object], now: float, stamp: str) -> Decision:
+def decide(deployment: Object, replica_sets: list[Object], now: float, now_rfc3339: str) -> DeploymentDecision:
     """`replica_sets` are those it controls; `now_rfc3339` is `now` as text."""
-    sets = Sets(deployment, found)
+    draft = ReplicaSetDraft(deployment, replica_sets)
     conditions: list[Object] = (deployment.get("status") or {}).get("conditions") or []
     if "deletionTimestamp" in deployment["metadata"]:
-        said = status.counted(deployment, sets, conditions, stamp)
-        return Decision(said, deployment["metadata"].get("annotations") or {})
-    conditions = status.note_pause(deployment, conditions, stamp)
-    sets.renew()
-    outdated: tuple[Object, ...] = ()
-    if deployment["spec"].get("paused") or scaling.is_scaling(deployment, sets):
-        scaling.scale(deployment, sets)
+        new_status = status.calculate_status(deployment, draft, conditions, now_rfc3339)
+        return DeploymentDecision(new_status, deployment["metadata"].get("annotations") or {})
+    conditions = status.with_pause_condition(deployment, conditions, now_rfc3339)
+    draft.sync_new()
+    to_delete: tuple[Object, ...] = ()
+    if deployment["spec"].get("paused") or scaling.is_scaling_event(deployment, draft):
+        scaling.scale(deployment, draft)
         if deployment["spec"].get("paused"):
-            outdated = _outdated(deployment, sets)
-        said = status.counted(deployment, sets, conditions, stamp)
+            to_delete = _replica_sets_to_delete(deployment, draft)
+        new_status = status.calculate_status(deployment, draft, conditions, now_rfc3339)
     else:
-        if not _rolled(deployment, sets) and status.is_complete(deployment, deployment.get("status") or {}):
-            outdated = _outdated(deployment, sets)
-        said = status.judged(deployment, sets, conditions, now, stamp)
-    return Decision(
-        said,
-        _annotations(deployment, sets),
-        create=sets.new if sets.created else None,
-        update=tuple(sets.changed()),
-        delete=outdated,
-        later=status.next_check(deployment, said, now),
+        if not _roll_out(deployment, draft) and status.is_complete(deployment, deployment.get("status") or {}):
+            to_delete = _replica_sets_to_delete(deployment, draft)
+        new_status = status.rollout_status(deployment, draft, conditions, now, now_rfc3339)
+    return DeploymentDecision(
+        new_status,
+        _annotations(deployment, draft),
+        create=draft.new if draft.creates_new else None,
+        update=tuple(draft.updates()),
+        delete=to_delete,
+        requeue_after=status.progress_requeue_after(deployment, new_status, now),
     )
 
 
-def collided(deployment: Object) -> Object:
+def collision_status(deployment: Object) -> Object:
     """Returns the status after a name collision of the new ReplicaSet: the next attempt gets another hash."""
     before = deployment.get("status") or {}
     return {**before, "collisionCount": (before.get("collisionCount") or 0) + 1}
 
 
-def failure_to_create(name: str, error: Exception) -> str:
+def create_error_message(name: str, error: Exception) -> str:
     return f'Failed to create new replica set "{name}": {error}'
 
 
-def refused(deployment: Object, name: str, error: Exception, stamp: str) -> Object:
+def create_failed_status(deployment: Object, name: str, error: Exception, now_rfc3339: str) -> Object:
     """Returns the status after the new ReplicaSet could not be created."""
     before: Object = deployment.get("status") or {}
     if status.deadline_of(deployment) is None:
         return before
-    message, conditions = failure_to_create(name, error), before.get("conditions") or []
-    made = with_condition(conditions, status.PROGRESSING, "False", CREATE_ERROR, message, stamp)
-    return {**before, "conditions": made}
+    message, conditions = create_error_message(name, error), before.get("conditions") or []
+    new_conditions = with_condition(conditions, status.PROGRESSING, "False", CREATE_ERROR, message, now_rfc3339)
+    return {**before, "conditions": new_conditions}
 
 
-def _rolled(deployment: Object, sets: Sets) -> bool:
+def _roll_out(deployment: Object, draft: ReplicaSetDraft) -> bool:
     """Performs one rollout step. Returns whether a size changed."""
     if is_rolling(deployment):
-        if sets.new is None:
-            sets.create(scaling.first_size(deployment, sets))
-        return scaling.grow_new(deployment, sets) or scaling.shrink_old(deployment, sets)
-    if scaling.end_old(sets):
+        if draft.new is None:
+            draft.create_new(scaling.new_rs_replicas(deployment, draft))
+        return scaling.reconcile_new_rs(deployment, draft) or scaling.reconcile_old_rs(deployment, draft)
+    if scaling.scale_down_old(draft):
         return True
-    if scaling.are_old_pods_left(sets):
+    if scaling.old_pods_running(draft):
         return True  # Recreate never runs two templates at once
-    if sets.new is None:
-        sets.create(replicas_of(deployment))
+    if draft.new is None:
+        draft.create_new(replicas_of(deployment))
         return False
-    return scaling.grow_new(deployment, sets)
+    return scaling.reconcile_new_rs(deployment, draft)
 
 
-def _outdated(deployment: Object, sets: Sets) -> tuple[Object, ...]:
+def _replica_sets_to_delete(deployment: Object, draft: ReplicaSetDraft) -> tuple[Object, ...]:
     """Returns ReplicaSets over the history limit; never one that has or may have pods."""
     limit = deployment["spec"].get("revisionHistoryLimit")
     if limit is None or limit == UNLIMITED:
         return ()
-    kept = [one for one in sets.old if "deletionTimestamp" not in one["metadata"]]
-    oldest = sorted(kept, key=revision_of)[: max(len(kept) - limit, 0)]
-    return tuple(one for one in oldest if _is_idle(one))
+    old_sets = [one for one in draft.old if "deletionTimestamp" not in one["metadata"]]
+    oldest = sorted(old_sets, key=revision_of)[: max(len(old_sets) - limit, 0)]
+    return tuple(one for one in oldest if _has_no_pods(one))
 
 
-def _is_idle(one: Object) -> bool:
-    said = one.get("status") or {}
-    observed = (said.get("observedGeneration") or 0) >= one["metadata"].get("generation", 0)
-    return bool(observed and not said.get("replicas") and not replicas_of(one))
+def _has_no_pods(replica_set: Object) -> bool:
+    rs_status = replica_set.get("status") or {}
+    observed = (rs_status.get("observedGeneration") or 0) >= replica_set["metadata"].get("generation", 0)
+    return bool(observed and not rs_status.get("replicas") and not replicas_of(replica_set))
 
 
-def _annotations(deployment: Object, sets: Sets) -> Object:
+def _annotations(deployment: Object, draft: ReplicaSetDraft) -> Object:
     annotations: Object = deployment["metadata"].get("annotations") or {}
-    revision = (sets.new["metadata"].get("annotations") or {}).get(REVISION) if sets.new is not None else None
+    revision = (draft.new["metadata"].get("annotations") or {}).get(REVISION) if draft.new is not None else None
     return {**annotations, REVISION: revision} if revision else annotations

@@ -8,127 +8,134 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from shoal.controlplane.deployments.sets import Sets, by_age
-from shoal.kinds.deployments import DESIRED_REPLICAS, MAX_REPLICAS, is_rolling, max_surge, max_unavailable, replicas_of
+from shoal.controlplane.deployments.replicasets import ReplicaSetDraft, age_key
+from shoal.kinds.apps.deployment import (
+    DESIRED_REPLICAS,
+    MAX_REPLICAS,
+    is_rolling,
+    max_surge,
+    max_unavailable,
+    replicas_of,
+)
 
 Object = dict[str, Any]
 
 
-def available(one: Object) -> int:
-    return int((one.get("status") or {}).get("availableReplicas") or 0)
+def available_replicas(replica_set: Object) -> int:
+    return int((replica_set.get("status") or {}).get("availableReplicas") or 0)
 
 
-def noted(one: Object, annotation: str) -> int | None:
-    text = (one["metadata"].get("annotations") or {}).get(annotation, "")
+def int_annotation(replica_set: Object, annotation: str) -> int | None:
+    text = (replica_set["metadata"].get("annotations") or {}).get(annotation, "")
     return int(text) if text.isdecimal() else None
 
 
-def is_scaling(deployment: Object, sets: Sets) -> bool:
+def is_scaling_event(deployment: Object, draft: ReplicaSetDraft) -> bool:
     """Returns whether the Deployment was scaled since its size was last recorded on the ReplicaSets."""
-    said = (noted(one, DESIRED_REPLICAS) for one in sets.active)
-    return any(size is not None and size != replicas_of(deployment) for size in said)
+    recorded_sizes = (int_annotation(one, DESIRED_REPLICAS) for one in draft.active)
+    return any(size is not None and size != replicas_of(deployment) for size in recorded_sizes)
 
 
-def first_size(deployment: Object, sets: Sets) -> int:
+def new_rs_replicas(deployment: Object, draft: ReplicaSetDraft) -> int:
     """Returns the initial size of a new ReplicaSet, or the size it may grow to now."""
-    replicas, size = replicas_of(deployment), replicas_of(sets.new) if sets.new is not None else 0
+    replicas, size = replicas_of(deployment), replicas_of(draft.new) if draft.new is not None else 0
     if not is_rolling(deployment):
         return replicas
-    room = replicas + max_surge(deployment) - sets.pods
+    room = replicas + max_surge(deployment) - draft.total_replicas
     return size if room <= 0 else size + min(room, replicas - size)
 
 
-def grow_new(deployment: Object, sets: Sets) -> bool:
-    new, replicas = sets.new, replicas_of(deployment)
+def reconcile_new_rs(deployment: Object, draft: ReplicaSetDraft) -> bool:
+    new, replicas = draft.new, replicas_of(deployment)
     if new is None or replicas_of(new) == replicas:
         return False
-    return sets.scale(new, replicas if replicas_of(new) > replicas else first_size(deployment, sets))
+    return draft.scale(new, replicas if replicas_of(new) > replicas else new_rs_replicas(deployment, draft))
 
 
-def shrink_old(deployment: Object, sets: Sets) -> bool:
+def reconcile_old_rs(deployment: Object, draft: ReplicaSetDraft) -> bool:
     """Removes unhealthy pods first: they are no loss. Then removes available pods above the minimum."""
-    new, before = sets.new, sets.pods
+    new, before = draft.new, draft.total_replicas
     assert new is not None, "a rolling update makes the new ReplicaSet first"
     minimum = replicas_of(deployment) - max_unavailable(deployment)
-    room = sets.pods - minimum - (replicas_of(new) - available(new))
+    room = draft.total_replicas - minimum - (replicas_of(new) - available_replicas(new))
     if room <= 0:
         return False
-    for one in sets.old:
-        broken = replicas_of(one) - available(one)
-        if room > 0 and replicas_of(one) and broken > 0:
-            cut = min(room, broken)
-            sets.scale(one, replicas_of(one) - cut)
+    for one in draft.old:
+        unhealthy = replicas_of(one) - available_replicas(one)
+        if room > 0 and replicas_of(one) and unhealthy > 0:
+            cut = min(room, unhealthy)
+            draft.scale(one, replicas_of(one) - cut)
             room -= cut
-    spare = sum(map(available, sets.all)) - minimum
-    for one in sets.old:
+    spare = sum(map(available_replicas, draft.all)) - minimum
+    for one in draft.old:
         if spare > 0 and replicas_of(one):
             cut = min(replicas_of(one), spare)
-            sets.scale(one, replicas_of(one) - cut)
+            draft.scale(one, replicas_of(one) - cut)
             spare -= cut
-    return sets.pods < before
+    return draft.total_replicas < before
 
 
-def end_old(sets: Sets) -> bool:
-    scaled = [sets.scale(one, 0) for one in sets.old]
+def scale_down_old(draft: ReplicaSetDraft) -> bool:
+    scaled = [draft.scale(one, 0) for one in draft.old]
     return any(scaled)
 
 
-def are_old_pods_left(sets: Sets) -> bool:
+def old_pods_running(draft: ReplicaSetDraft) -> bool:
     """Returns whether pods of another template may still run. Terminating pods count."""
-    counts = ((one.get("status") or {}) for one in sets.old)
+    counts = ((one.get("status") or {}) for one in draft.old)
     return any((count.get("replicas") or 0) + (count.get("terminatingReplicas") or 0) for count in counts)
 
 
-def scale(deployment: Object, sets: Sets) -> None:
+def scale(deployment: Object, draft: ReplicaSetDraft) -> None:
     """Scales each ReplicaSet in proportion to its size, without advancing a rollout in progress."""
-    replicas, new = replicas_of(deployment), sets.new
-    only = _only(sets)
-    if only is not None:
-        sets.scale(only, replicas)
+    replicas, new = replicas_of(deployment), draft.new
+    active_or_latest = _active_or_latest(draft)
+    if active_or_latest is not None:
+        draft.scale(active_or_latest, replicas)
     elif new is not None and _is_saturated(new, replicas):
-        end_old(sets)
+        scale_down_old(draft)
     elif is_rolling(deployment):
-        _in_proportion(deployment, sets)
+        _scale_proportionally(deployment, draft)
 
 
-def _only(sets: Sets) -> Object | None:
+def _active_or_latest(draft: ReplicaSetDraft) -> Object | None:
     """Returns the only ReplicaSet with pods; if none has pods, the new or else the latest. None if several have
     pods.
     """
-    if len(sets.active) == 1:
-        return sets.active[0]
-    if sets.active:
+    if len(draft.active) == 1:
+        return draft.active[0]
+    if draft.active:
         return None
-    return sets.new or (sets.old[-1] if sets.old else None)
+    return draft.new or (draft.old[-1] if draft.old else None)
 
 
 def _is_saturated(new: Object, replicas: int) -> bool:
-    return replicas_of(new) == replicas == noted(new, DESIRED_REPLICAS) == available(new)
+    return replicas_of(new) == replicas == int_annotation(new, DESIRED_REPLICAS) == available_replicas(new)
 
 
-def _in_proportion(deployment: Object, sets: Sets) -> None:
+def _scale_proportionally(deployment: Object, draft: ReplicaSetDraft) -> None:
     replicas = replicas_of(deployment)
-    missing = (replicas + max_surge(deployment) if replicas else 0) - sets.pods
-    active = sorted(sets.active, key=by_age, reverse=missing > 0)
+    replicas_to_add = (replicas + max_surge(deployment) if replicas else 0) - draft.total_replicas
+    active = sorted(draft.active, key=age_key, reverse=replicas_to_add > 0)
     active.sort(key=replicas_of, reverse=True)
     sizes, added = [], 0
     for one in active:
-        change = _share(deployment, one, missing, missing - added)
+        change = _proportion(deployment, one, replicas_to_add, replicas_to_add - added)
         sizes.append(replicas_of(one) + change)
         added += change
-    sizes[0] = max(sizes[0] + missing - added, 0)
+    sizes[0] = max(sizes[0] + replicas_to_add - added, 0)
     for one, size in zip(active, sizes, strict=True):
-        sets.scale(one, size, annotate=True)
+        draft.scale(one, size, annotate=True)
 
 
-def _share(deployment: Object, one: Object, missing: int, left: int) -> int:
-    size, replicas = replicas_of(one), replicas_of(deployment)
-    if not missing or not left:
+def _proportion(deployment: Object, replica_set: Object, replicas_to_add: int, left: int) -> int:
+    size, replicas = replicas_of(replica_set), replicas_of(deployment)
+    if not replicas_to_add or not left:
         return 0
     if not replicas:
         share = -size
     else:
-        before = noted(one, MAX_REPLICAS) or (deployment.get("status") or {}).get("replicas") or 0
-        grown = size * (replicas + max_surge(deployment)) / before if before else size
-        share = math.floor(grown + 0.5) - size
-    return min(share, left) if missing > 0 else max(share, left)
+        before = int_annotation(replica_set, MAX_REPLICAS) or (deployment.get("status") or {}).get("replicas") or 0
+        scaled = size * (replicas + max_surge(deployment)) / before if before else size
+        share = math.floor(scaled + 0.5) - size
+    return min(share, left) if replicas_to_add > 0 else max(share, left)

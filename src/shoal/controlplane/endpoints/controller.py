@@ -6,162 +6,168 @@ from contextlib import suppress
 from typing import Any
 
 from shoal.client.reflector import Key
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
-from shoal.controlplane.endpoints.decide import ENDPOINTS_CONTROLLER, Plan, is_slice_of, plan
-from shoal.controlplane.endpoints.members import facts, matches, selects
-from shoal.controlplane.endpoints.slices import Slices
-from shoal.controlplane.hosted import HostedClusters
-from shoal.controlplane.pacing import Pace
-from shoal.kinds.discovery import SERVICE_NAME
-from shoal.kinds.endpoints import MANAGED_BY
+from shoal.controlplane.cost_throttle import CostThrottle
+from shoal.controlplane.endpoints.decide import ENDPOINTS_CONTROLLER, EndpointsPlan, is_slice_of, plan
+from shoal.controlplane.endpoints.members import endpoint_facts, has_selector, selects_labels
+from shoal.controlplane.endpoints.slices import SliceChanges
+from shoal.controlplane.hosted_clusters import HostedClusterFilter
+from shoal.kinds.core.endpoints import MANAGED_BY_LABEL
+from shoal.kinds.discovery.endpointslice import SERVICE_NAME_LABEL
 from shoal.objects.errors import Forbidden, NotFound
-from shoal.runtime.dependents import Dependents
-from shoal.runtime.gate import Gate
-from shoal.runtime.loop import Loop
-from shoal.runtime.ownwrites import OwnWrites
+from shoal.runtime.cache_sync import CacheSyncGate
+from shoal.runtime.controller import Controller
+from shoal.runtime.expectations import WriteExpectations
+from shoal.runtime.indexed_informer import IndexedInformer
 
 Object = dict[str, Any]
 
-SERVICES = Kind("", "v1", "services")
-ENDPOINTS = Kind("", "v1", "endpoints")
-SLICES = Kind("discovery.k8s.io", "v1", "endpointslices")
-NAMESPACE_ENDS = "NamespaceTerminating"
-UNSEEN_SECONDS = 5.0
+SERVICES = GroupVersionResource("", "v1", "services")
+ENDPOINTS = GroupVersionResource("", "v1", "endpoints")
+SLICES = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices")
+NAMESPACE_TERMINATING = "NamespaceTerminating"
+EXPECTATIONS_RETRY_SECONDS = 5.0
 """Safety net. The controller's writes normally arrive through the informer; this covers an informer that was lost
 meanwhile.
 """
 WORKERS = 8
 
 
-class EndpointsLoop:
+class EndpointsReconciler:
     """Keys are Services. The informers are shared with other controllers and are run elsewhere."""
 
     def __init__(
         self,
         client: Client,
         clock: Clock,
-        hosted: HostedClusters,
-        services: Dependents,
-        pods: Dependents,
-        nodes: Dependents,
-        endpoints: Dependents,
-        slices: Dependents,
+        hosted: HostedClusterFilter,
+        services: IndexedInformer,
+        pods: IndexedInformer,
+        nodes: IndexedInformer,
+        endpoints: IndexedInformer,
+        slices: IndexedInformer,
     ) -> None:
-        self._client, self._hosted = client, hosted
+        self._client, self._hosted_filter = client, hosted
         self._services, self._pods, self._nodes = services, pods, nodes
         self._endpoints, self._slices = endpoints, slices
-        self.loop: Loop[Key] = Loop("endpoints", clock, self.reconcile, WORKERS)
-        self._pace = Pace(clock, self.loop.queue)
-        self._gate: Gate[Key] = Gate(self.loop.queue.add, services, pods, nodes, endpoints, slices)
-        self._endpoint_writes: OwnWrites[Key] = OwnWrites(endpoints)
-        self._slice_writes: OwnWrites[Key] = OwnWrites(slices)
-        self._ended: set[Key] = set()
+        self.controller: Controller[Key] = Controller("endpoints", clock, self.reconcile, WORKERS)
+        self._throttle = CostThrottle(clock, self.controller.queue)
+        self._cache_sync: CacheSyncGate[Key] = CacheSyncGate(
+            self.controller.queue.add, services, pods, nodes, endpoints, slices
+        )
+        self._endpoints_expectations: WriteExpectations[Key] = WriteExpectations(endpoints)
+        self._slice_expectations: WriteExpectations[Key] = WriteExpectations(slices)
+        self._deleted_services: set[Key] = set()
         """Services whose deletion was observed and whose Endpoints may remain."""
-        self._nodeless: dict[str, set[Key]] = {}
+        self._waiting_for_nodes: dict[str, set[Key]] = {}
         """By cluster: Services that left out pods because their nodes are unknown."""
-        services.listeners.append(self._service_changed)
-        pods.listeners.append(self._pod_changed)
-        nodes.listeners.append(self._node_changed)
-        endpoints.listeners.append(self._endpoints_changed)
-        slices.listeners.append(self._slice_changed)
+        services.event_handlers.append(self._on_service)
+        pods.event_handlers.append(self._on_pod)
+        nodes.event_handlers.append(self._on_node)
+        endpoints.event_handlers.append(self._on_endpoints)
+        slices.event_handlers.append(self._on_slice)
 
-    def _service_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
-        if now is None:
-            self._ended.add(key)
-        self.loop.queue.add(key)
+    def _on_service(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is None:
+            self._deleted_services.add(key)
+        self.controller.queue.add(key)
 
-    def _pod_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
-        services = self._services.beside(key)
-        if not services or facts(before) == facts(now):
+    def _on_pod(self, key: Key, old: Object | None, new: Object | None) -> None:
+        services = self._services.by_namespace(key)
+        if not services or endpoint_facts(old) == endpoint_facts(new):
             return
-        labels = [pod["metadata"].get("labels") for pod in (before, now) if pod is not None]
+        labels = [pod["metadata"].get("labels") for pod in (old, new) if pod is not None]
         for owner, service in services:
-            if selects(service) and any(matches(service, one) for one in labels):
-                self._pace.wake(owner)
+            if has_selector(service) and any(selects_labels(service, one) for one in labels):
+                self._throttle.enqueue(owner)
 
-    def _node_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
-        if before is None and key[0] in self._nodeless:
-            for owner in self._nodeless.pop(key[0]):
-                self.loop.queue.add(owner)
+    def _on_node(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if old is None and key[0] in self._waiting_for_nodes:
+            for owner in self._waiting_for_nodes.pop(key[0]):
+                self.controller.queue.add(owner)
 
-    def _endpoints_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
-        self._pace.wake(key)
+    def _on_endpoints(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self._throttle.enqueue(key)
 
-    def _slice_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
-        for one in (before, now):
-            name = (one["metadata"].get("labels") or {}).get(SERVICE_NAME) if one is not None else None
+    def _on_slice(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for one in (old, new):
+            name = (one["metadata"].get("labels") or {}).get(SERVICE_NAME_LABEL) if one is not None else None
             if name:
-                self._pace.wake((key[0], key[1], name))
+                self._throttle.enqueue((key[0], key[1], name))
 
     async def reconcile(self, key: Key) -> float | None:
-        if not self._gate.admits(key) or not self._hosted.admits(key[0], self.loop.queue.add, key):
+        if not self._cache_sync.allow(key) or not self._hosted_filter.accepts(key[0], self.controller.queue.add, key):
             return None
         service = self._services.get(key)
         if service is None:
-            await self._end(key)
+            await self._delete_endpoints(key)
             return None
-        self._ended.discard(key)
-        if not selects(service):
+        self._deleted_services.discard(key)
+        if not has_selector(service):
             return None
-        if not self._endpoint_writes.in_sight(key) or not self._slice_writes.in_sight(key):
-            return UNSEEN_SECONDS
-        everything = self._pods.beside(key)
-        self._pace.worked(key, len(everything))
-        pods = [pod for _, pod in everything if matches(service, pod["metadata"].get("labels"))]
-        owned = self._slices.owned(key, service["metadata"]["uid"])
-        mine = [one for one in owned if is_slice_of(one, key[2])]
-        todo = plan(service, pods, lambda name: self._nodes.get((key[0], "", name)), self._endpoints.get(key), mine)
-        if todo.without_node:
-            self._nodeless.setdefault(key[0], set()).add(key)
+        if not self._endpoints_expectations.satisfied(key) or not self._slice_expectations.satisfied(key):
+            return EXPECTATIONS_RETRY_SECONDS
+        namespace_pods = self._pods.by_namespace(key)
+        self._throttle.record_cost(key, len(namespace_pods))
+        pods = [pod for _, pod in namespace_pods if selects_labels(service, pod["metadata"].get("labels"))]
+        owned = self._slices.by_controller(key, service["metadata"]["uid"])
+        service_slices = [one for one in owned if is_slice_of(one, key[2])]
+        changes = plan(
+            service, pods, lambda name: self._nodes.get((key[0], "", name)), self._endpoints.get(key), service_slices
+        )
+        if changes.missing_nodes:
+            self._waiting_for_nodes.setdefault(key[0], set()).add(key)
         try:
-            await self._carry_out(key, todo)
+            await self._execute(key, changes)
         except Forbidden as error:
-            if not any(cause.reason == NAMESPACE_ENDS for cause in error.causes):
+            if not any(cause.reason == NAMESPACE_TERMINATING for cause in error.causes):
                 raise
         return None
 
-    async def _carry_out(self, key: Key, todo: Plan) -> None:
-        client = self._client.at(key[0])
-        if todo.endpoints is not None:
-            made = "resourceVersion" not in todo.endpoints["metadata"]
-            written = (
-                client.create(ENDPOINTS, todo.endpoints, key[1]) if made else client.update(ENDPOINTS, todo.endpoints)
+    async def _execute(self, key: Key, changes: EndpointsPlan) -> None:
+        client = self._client.in_cluster(key[0])
+        if changes.endpoints is not None:
+            is_new = "resourceVersion" not in changes.endpoints["metadata"]
+            write = (
+                client.create(ENDPOINTS, changes.endpoints, key[1])
+                if is_new
+                else client.update(ENDPOINTS, changes.endpoints)
             )
-            self._endpoint_writes.wrote(key, await written)
-        await write_slices(client, key, todo.slices, self._slice_writes)
+            self._endpoints_expectations.expect(key, await write)
+        await write_slices(client, key, changes.slices, self._slice_expectations)
 
-    async def _end(self, key: Key) -> None:
+    async def _delete_endpoints(self, key: Key) -> None:
         """Deletes the Endpoints of a deleted Service. Confirms with the server: a Service missing in the informer
         proves nothing.
         """
-        self._pace.forget(key)
-        self._endpoint_writes.forget(key)
-        self._slice_writes.forget(key)
-        seen, left = key in self._ended, self._endpoints.get(key)
-        if left is None or not (seen or is_managed(left)):
-            self._ended.discard(key)
+        self._throttle.forget(key)
+        self._endpoints_expectations.forget(key)
+        self._slice_expectations.forget(key)
+        deletion_observed, leftover = key in self._deleted_services, self._endpoints.get(key)
+        if leftover is None or not (deletion_observed or is_managed(leftover)):
+            self._deleted_services.discard(key)
             return
-        client = self._client.at(key[0])
+        client = self._client.in_cluster(key[0])
         try:
             await client.get(SERVICES, key[2], key[1])
             return
         except NotFound:
             pass
         with suppress(NotFound):
-            await client.delete(ENDPOINTS, key[2], key[1], uid=left["metadata"]["uid"])
-        self._ended.discard(key)
+            await client.delete(ENDPOINTS, key[2], key[1], uid=leftover["metadata"]["uid"])
+        self._deleted_services.discard(key)
 
 
 def is_managed(endpoints: Object) -> bool:
-    return (endpoints["metadata"].get("labels") or {}).get(MANAGED_BY) == ENDPOINTS_CONTROLLER
+    return (endpoints["metadata"].get("labels") or {}).get(MANAGED_BY_LABEL) == ENDPOINTS_CONTROLLER
 
 
-async def write_slices(client: Client, key: Key, slices: Slices, writes: OwnWrites[Key]) -> None:
-    for made in slices.create:
-        writes.wrote(key, await client.create(SLICES, made, key[1]))
-    for changed in slices.update:
-        writes.wrote(key, await client.update(SLICES, changed))
-    for gone in slices.delete:
+async def write_slices(client: Client, key: Key, changes: SliceChanges, expectations: WriteExpectations[Key]) -> None:
+    for new_slice in changes.create:
+        expectations.expect(key, await client.create(SLICES, new_slice, key[1]))
+    for updated_slice in changes.update:
+        expectations.expect(key, await client.update(SLICES, updated_slice))
+    for deleted_slice in changes.delete:
         with suppress(NotFound):
-            await client.delete(SLICES, gone["metadata"]["name"], key[1], uid=gone["metadata"]["uid"])
+            await client.delete(SLICES, deleted_slice["metadata"]["name"], key[1], uid=deleted_slice["metadata"]["uid"])

@@ -5,93 +5,102 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from shoal.kinds.pod_state import is_ready, is_terminal
+from shoal.kinds.core.pod.status import is_ready, is_terminal
 
 Object = dict[str, Any]
 
 
-class Port(NamedTuple):
+class ServicePort(NamedTuple):
     name: str
     protocol: str
     port: int
-    app: str | None
+    app_protocol: str | None
     """The Service's appProtocol, if any."""
 
 
-Ports = tuple[Port, ...]
+ServicePorts = tuple[ServicePort, ...]
 
 
-def selects(service: Object) -> bool:
+def has_selector(service: Object) -> bool:
     """Returns whether the controller manages the Service's endpoints. Those of other Services are written by others."""
     spec = service.get("spec") or {}
     return bool(spec.get("selector")) and spec.get("type") != "ExternalName"
 
 
-def matches(service: Object, labels: Object | None) -> bool:
-    wanted = (service.get("spec") or {}).get("selector") or {}
-    return wanted.items() <= (labels or {}).items()
+def selects_labels(service: Object, labels: Object | None) -> bool:
+    selector = (service.get("spec") or {}).get("selector") or {}
+    return selector.items() <= (labels or {}).items()
 
 
-def is_member(pod: Object, *, terminating: bool) -> bool:
+def belongs_to_endpoints(pod: Object, *, include_terminating: bool) -> bool:
     """`include_terminating`: whether deleting pods count."""
-    if is_terminal(pod) or not addresses(pod):
+    if is_terminal(pod) or not pod_addresses(pod):
         return False
-    return terminating or "deletionTimestamp" not in pod["metadata"]
+    return include_terminating or "deletionTimestamp" not in pod["metadata"]
 
 
-def addresses(pod: Object) -> list[str]:
+def pod_addresses(pod: Object) -> list[str]:
     status = pod.get("status") or {}
-    found = [each["ip"] for each in status.get("podIPs") or () if each.get("ip")]
-    return found or ([status["podIP"]] if status.get("podIP") else [])
+    ips = [each["ip"] for each in status.get("podIPs") or () if each.get("ip")]
+    return ips or ([status["podIP"]] if status.get("podIP") else [])
 
 
 def family_of(address: str) -> str:
     return "IPv6" if ":" in address else "IPv4"
 
 
-def facts(pod: Object | None) -> tuple[object, ...] | None:
+def endpoint_facts(pod: Object | None) -> tuple[object, ...] | None:
     """Returns every field of a pod that its endpoints depend on, except its name and ports, which cannot change."""
     if pod is None:
         return None
     metadata, spec = pod["metadata"], pod["spec"]
-    where = spec.get("nodeName"), spec.get("hostname"), spec.get("subdomain")
-    state = "deletionTimestamp" in metadata, is_ready(pod), is_terminal(pod), addresses(pod)
-    return metadata.get("uid"), metadata.get("labels"), where, state
+    placement = spec.get("nodeName"), spec.get("hostname"), spec.get("subdomain")
+    state = "deletionTimestamp" in metadata, is_ready(pod), is_terminal(pod), pod_addresses(pod)
+    return metadata.get("uid"), metadata.get("labels"), placement, state
 
 
-def port_finder(service: Object) -> Callable[[Object], Ports]:
+def pod_ports_func(service: Object) -> Callable[[Object], ServicePorts]:
     """Returns a function from pod to ports. Named ports that the pod does not have are omitted."""
-    wanted = service["spec"].get("ports") or []
-    fixed = [_port(each, each.get("targetPort")) for each in wanted if not isinstance(each.get("targetPort"), str)]
-    if len(fixed) == len(wanted):
+    service_ports = service["spec"].get("ports") or []
+    fixed = [
+        _service_port(each, each.get("targetPort"))
+        for each in service_ports
+        if not isinstance(each.get("targetPort"), str)
+    ]
+    if len(fixed) == len(service_ports):
         same = tuple(fixed)
         return lambda pod: same
 
-    def found(pod: Object) -> Ports:
-        numbers = ((each, _number(pod, each)) for each in wanted)
-        return tuple(_port(each, number) for each, number in numbers if number is not None)
+    def pod_ports(pod: Object) -> ServicePorts:
+        numbers = ((each, _target_port_number(pod, each)) for each in service_ports)
+        return tuple(_service_port(each, number) for each, number in numbers if number is not None)
 
-    return found
+    return pod_ports
 
 
-def _port(wanted: Object, number: Any) -> Port:
-    return Port(
-        wanted.get("name") or "", wanted.get("protocol") or "TCP", int(number or 0), wanted.get("appProtocol") or None
+def _service_port(service_port: Object, number: Any) -> ServicePort:
+    return ServicePort(
+        service_port.get("name") or "",
+        service_port.get("protocol") or "TCP",
+        int(number or 0),
+        service_port.get("appProtocol") or None,
     )
 
 
-def _number(pod: Object, wanted: Object) -> int | None:
-    target = wanted.get("targetPort")
+def _target_port_number(pod: Object, service_port: Object) -> int | None:
+    target = service_port.get("targetPort")
     if not isinstance(target, str):
         return int(target or 0)
-    for container in _serving(pod):
+    for container in _serving_containers(pod):
         for port in container.get("ports") or ():
-            if port.get("name") == target and (port.get("protocol") or "TCP") == (wanted.get("protocol") or "TCP"):
+            if port.get("name") == target and (port.get("protocol") or "TCP") == (
+                service_port.get("protocol") or "TCP"
+            ):
                 return int(port["containerPort"])
     return None
 
 
-def _serving(pod: Object) -> Iterable[Object]:
+def _serving_containers(pod: Object) -> Iterable[Object]:
     """Yields its containers, then its sidecars."""
     yield from pod["spec"].get("containers") or ()
     for container in pod["spec"].get("initContainers") or ():

@@ -10,18 +10,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.controlplane.endpoints.members import Ports
+from shoal.controlplane.endpoints.members import ServicePorts
 
 Object = dict[str, Any]
-Endpoints = dict[tuple[Any, ...], Object]
+EndpointsByKey = dict[tuple[Any, ...], Object]
 """Endpoints by identity."""
 
-MOST = 100
+MAX_ENDPOINTS_PER_SLICE = 100
 """Maximum number of endpoints in a slice."""
 
 
 @dataclass(slots=True)
-class Slices:
+class SliceChanges:
     create: list[Object] = field(default_factory=list)
     update: list[Object] = field(default_factory=list)
     delete: list[Object] = field(default_factory=list)
@@ -29,90 +29,92 @@ class Slices:
     def __bool__(self) -> bool:
         return bool(self.create or self.update or self.delete)
 
-    def add(self, other: Slices) -> None:
+    def add(self, other: SliceChanges) -> None:
         self.create += other.create
         self.update += other.update
         self.delete += other.delete
 
 
-def identity(endpoint: Object) -> tuple[Any, ...]:
+def endpoint_key(endpoint: Object) -> tuple[Any, ...]:
     target = endpoint.get("targetRef") or {}
     addresses = tuple(endpoint.get("addresses") or ())
     return addresses, endpoint.get("hostname"), target.get("namespace"), target.get("name")
 
 
 def ports_key(ports: Iterable[Object] | None) -> tuple[Any, ...]:
-    found = [
+    keys = [
         (each.get("name") or "", each.get("protocol") or "TCP", each.get("port") or 0, each.get("appProtocol") or "")
         for each in ports or ()
     ]
-    return tuple(sorted(found))
+    return tuple(sorted(keys))
 
 
-def wire_ports(ports: Ports) -> list[Object]:
-    found = []
+def slice_ports(ports: ServicePorts) -> list[Object]:
+    result = []
     for port in ports:
-        one: Object = {"name": port.name, "protocol": port.protocol, "port": port.port}
-        if port.app is not None:
-            one["appProtocol"] = port.app
-        found.append(one)
-    return found
-
-
-def spread(new: Object, labels: dict[str, str], wanted: Endpoints, existing: list[Object]) -> Slices:
-    """Assigns endpoints of one set of ports. `new` is a slice without endpoints, `existing` are those with the same
-    ports.
-    """
-    left, result = dict(wanted), Slices()
-    changing: list[Object] = []
-    same: list[Object] = []
-    for found in existing:
-        before = found.get("endpoints") or []
-        kept = [left.pop(key) for key in map(identity, before) if key in left]
-        if kept == before and found["metadata"].get("labels") == labels:
-            same.append(found)
-        elif kept or not before:
-            changing.append(_changed(found, labels, kept))
-        else:
-            result.delete.append(found)
-    rest = list(left.values())
-    for found in sorted(changing, key=lambda one: -len(one["endpoints"])):
-        room = MOST - len(found["endpoints"])
-        found["endpoints"] += rest[:room]
-        rest = rest[room:]
-    result.update = changing
-    while rest:
-        target = _with_room(same, len(rest)) if len(rest) < MOST else None
-        if target is not None:
-            same.remove(target)
-            result.update.append(_changed(target, labels, [*(target.get("endpoints") or ()), *rest]))
-            break
-        result.create.append({**new, "endpoints": rest[:MOST]})
-        rest = rest[MOST:]
+        item: Object = {"name": port.name, "protocol": port.protocol, "port": port.port}
+        if port.app_protocol is not None:
+            item["appProtocol"] = port.app_protocol
+        result.append(item)
     return result
 
 
-def _changed(found: Object, labels: dict[str, str], endpoints: list[Object]) -> Object:
-    return {**found, "metadata": {**found["metadata"], "labels": labels}, "endpoints": endpoints}
+def assign_to_slices(
+    new: Object, labels: dict[str, str], desired: EndpointsByKey, existing: list[Object]
+) -> SliceChanges:
+    """Assigns endpoints of one set of ports. `new` is a slice without endpoints, `existing` are those with the same
+    ports.
+    """
+    unassigned, result = dict(desired), SliceChanges()
+    changing: list[Object] = []
+    unchanged: list[Object] = []
+    for endpoint_slice in existing:
+        before = endpoint_slice.get("endpoints") or []
+        kept = [unassigned.pop(key) for key in map(endpoint_key, before) if key in unassigned]
+        if kept == before and endpoint_slice["metadata"].get("labels") == labels:
+            unchanged.append(endpoint_slice)
+        elif kept or not before:
+            changing.append(_with_endpoints(endpoint_slice, labels, kept))
+        else:
+            result.delete.append(endpoint_slice)
+    remaining = list(unassigned.values())
+    for endpoint_slice in sorted(changing, key=lambda one: -len(one["endpoints"])):
+        room = MAX_ENDPOINTS_PER_SLICE - len(endpoint_slice["endpoints"])
+        endpoint_slice["endpoints"] += remaining[:room]
+        remaining = remaining[room:]
+    result.update = changing
+    while remaining:
+        target = _fullest_with_room(unchanged, len(remaining)) if len(remaining) < MAX_ENDPOINTS_PER_SLICE else None
+        if target is not None:
+            unchanged.remove(target)
+            result.update.append(_with_endpoints(target, labels, [*(target.get("endpoints") or ()), *remaining]))
+            break
+        result.create.append({**new, "endpoints": remaining[:MAX_ENDPOINTS_PER_SLICE]})
+        remaining = remaining[MAX_ENDPOINTS_PER_SLICE:]
+    return result
 
 
-def _with_room(slices: list[Object], count: int) -> Object | None:
+def _with_endpoints(endpoint_slice: Object, labels: dict[str, str], endpoints: list[Object]) -> Object:
+    return {**endpoint_slice, "metadata": {**endpoint_slice["metadata"], "labels": labels}, "endpoints": endpoints}
+
+
+def _fullest_with_room(slices: list[Object], count: int) -> Object | None:
     """Returns the slice that would be closest to full."""
-    fitting = [one for one in slices if len(one.get("endpoints") or ()) + count <= MOST]
+    fitting = [one for one in slices if len(one.get("endpoints") or ()) + count <= MAX_ENDPOINTS_PER_SLICE]
     return max(fitting, key=lambda one: len(one.get("endpoints") or ()), default=None)
 
 
-def reused(slices: Slices) -> Slices:
+def reuse_deleted(changes: SliceChanges) -> SliceChanges:
     """Turns slices to be deleted into updates that replace slices to be created."""
-    result = Slices([], list(slices.update), [])
-    spare = list(slices.delete)
-    for made in slices.create:
-        index = next((i for i, one in enumerate(spare) if one.get("addressType") == made["addressType"]), None)
+    result = SliceChanges([], list(changes.update), [])
+    reusable = list(changes.delete)
+    for new_slice in changes.create:
+        index = next((i for i, one in enumerate(reusable) if one.get("addressType") == new_slice["addressType"]), None)
         if index is None:
-            result.create.append(made)
+            result.create.append(new_slice)
         else:
-            old = spare.pop(index)
-            metadata = {**old["metadata"], **{f: made["metadata"][f] for f in ("labels", "ownerReferences")}}
-            result.update.append({**made, "metadata": metadata})
-    result.delete = spare
+            old = reusable.pop(index)
+            metadata = {**old["metadata"], **{f: new_slice["metadata"][f] for f in ("labels", "ownerReferences")}}
+            result.update.append({**new_slice, "metadata": metadata})
+    result.delete = reusable
     return result

@@ -7,43 +7,43 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.client.reflector import Key, Reflector
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
-from shoal.controlplane.flowschemas.decide import outdated
+from shoal.controlplane.flowschemas.decide import schemas_to_update
 from shoal.objects.errors import Conflict, NotFound
-from shoal.runtime.loop import Loop
+from shoal.runtime.controller import Controller
 
 Object = dict[str, Any]
 
 GROUP = "flowcontrol.apiserver.k8s.io"
-SCHEMAS = Kind(GROUP, "v1", "flowschemas", namespaced=False)
-LEVELS = Kind(GROUP, "v1", "prioritylevelconfigurations", namespaced=False)
+FLOW_SCHEMAS = GroupVersionResource(GROUP, "v1", "flowschemas", namespaced=False)
+PRIORITY_LEVELS = GroupVersionResource(GROUP, "v1", "prioritylevelconfigurations", namespaced=False)
 
 
-def flow_schema_loop(client: Client, clock: Clock) -> Loop[str]:
-    return FlowSchemas(client, clock).loop
+def new_flow_schema_controller(client: Client, clock: Clock) -> Controller[str]:
+    return FlowSchemaReconciler(client, clock).controller
 
 
-class FlowSchemas:
+class FlowSchemaReconciler:
     """Keys are logical clusters. A cluster without FlowSchemas is never queued."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
-        self.loop: Loop[str] = Loop("flowschemas", clock, self.reconcile)
-        for kind in (SCHEMAS, LEVELS):
-            self.loop.sources.append(Reflector(client.at("*"), kind, clock, self._changed).run)
+        self.controller: Controller[str] = Controller("flowschemas", clock, self.reconcile)
+        for kind in (FLOW_SCHEMAS, PRIORITY_LEVELS):
+            self.controller.sources.append(Reflector(client.in_cluster("*"), kind, clock, self._enqueue_cluster).run)
 
-    def _changed(self, key: Key, obj: Object | None) -> None:
-        self.loop.queue.add(key[0])
+    def _enqueue_cluster(self, key: Key, obj: Object | None) -> None:
+        self.controller.queue.add(key[0])
 
     async def reconcile(self, cluster: str) -> None:
-        client = self._client.at(cluster)
+        client = self._client.in_cluster(cluster)
         try:
-            levels, _ = await client.list_all(LEVELS)
-            schemas, _ = await client.list_all(SCHEMAS)
-            for schema in outdated(
+            levels, _ = await client.list_all(PRIORITY_LEVELS)
+            schemas, _ = await client.list_all(FLOW_SCHEMAS)
+            for schema in schemas_to_update(
                 schemas, {level["metadata"]["name"] for level in levels}, rfc3339(self._clock.now())
             ):
-                await client.update(SCHEMAS, schema, "status")
+                await client.update(FLOW_SCHEMAS, schema, "status")
         except (NotFound, Conflict):
             return  # a schema or its cluster changed or was deleted: each triggers its own event

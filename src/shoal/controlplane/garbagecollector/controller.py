@@ -7,252 +7,248 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
-from shoal.controlplane.garbagecollector.decide import (
-    State,
-    blockers,
-    decide,
-    without_finalizer,
-    without_owner,
-)
+from shoal.controlplane.garbagecollector.decide import OwnerState, blockers, decide, without_finalizer, without_owner
 from shoal.controlplane.garbagecollector.graph import (
     FOREGROUND,
     ORPHAN,
-    Graph,
-    Node,
+    DependencyGraph,
+    GraphNode,
+    ObjectRef,
     Owner,
-    Place,
-    node_of,
-    place_of,
-    reference_of,
+    graph_node_of,
+    object_ref_of,
+    owner_reference_of,
 )
-from shoal.controlplane.garbagecollector.owners import Owners
+from shoal.controlplane.garbagecollector.owners import LiveOwners
 from shoal.objects.errors import Expired, NotFound, StatusError
-from shoal.runtime.loop import Later, Loop
+from shoal.runtime.controller import Controller, RequeueError
 
 log = logging.getLogger("shoal.garbagecollector")
 
 Object = dict[str, Any]
 
 WORKERS = 16
-TOGETHER = 64
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
-STREAM = "/clusters/*/metadata"
+ORPHAN_BATCH_SIZE = 64
+INITIAL_BACKOFF, MAX_BACKOFF = 0.2, 30.0
+METADATA_STREAM = "/clusters/*/metadata"
 
 
-def garbage_collector(client: Client, clock: Clock) -> Loop[Place | Owner]:
-    return GarbageCollector(client, clock).loop
+def new_garbage_collector(client: Client, clock: Clock) -> Controller[ObjectRef | Owner]:
+    return GarbageCollector(client, clock).controller
 
 
 class GarbageCollector:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
-        self.loop: Loop[Place | Owner] = Loop("garbagecollector", clock, self._reconcile, WORKERS)
-        self.loop.sources.append(self._follow)
-        self._queue = self.loop.queue
-        self._owners = Owners(client)
-        self._present: set[Owner] = set()
+        self.controller: Controller[ObjectRef | Owner] = Controller("garbagecollector", clock, self._reconcile, WORKERS)
+        self.controller.sources.append(self._run_stream)
+        self._queue = self.controller.queue
+        self._owners = LiveOwners(client)
+        self._live_owners: set[Owner] = set()
         """Owners that were found alive and were not deleted since: their new dependents need no lookup."""
         self._revision = ""
-        self.graph = Graph()
+        self.graph = DependencyGraph()
 
     # --- metadata stream ---
 
-    async def _follow(self) -> None:
-        pause = FIRST_PAUSE
+    async def _run_stream(self) -> None:
+        backoff = INITIAL_BACKOFF
         while True:
             try:
                 if await self._watch():
-                    pause = FIRST_PAUSE
+                    backoff = INITIAL_BACKOFF
                     continue
             except Expired:
                 self._revision = ""
                 continue
             except (StatusError, Unreachable) as error:
-                log.info("the metadata stream: %s; again in %.1f s", error, pause)
-            await self._clock.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+                log.info("the metadata stream: %s; again in %.1f s", error, backoff)
+            await self._clock.sleep(backoff)
+            backoff = min(backoff * 2, MAX_BACKOFF)
 
     async def _watch(self) -> bool:
         """Runs until the stream ends. Returns whether it delivered anything."""
-        fresh = None if self._revision else Graph()
-        told = False
-        async for event in self._client.watch_path(STREAM, {"resourceVersion": self._revision}):
-            told, obj = True, event["object"]
+        fresh = None if self._revision else DependencyGraph()
+        received = False
+        async for event in self._client.watch_path(METADATA_STREAM, {"resourceVersion": self._revision}):
+            received, obj = True, event["object"]
             if event["type"] == "BOOKMARK":
                 if fresh is not None:
-                    self._replace(fresh)
+                    self._replace_graph(fresh)
                     fresh = None
             elif event["type"] == "DELETED":
-                self._gone(place_of(obj))
-            elif (node := _readable(obj)) is not None:
+                self._on_deleted(object_ref_of(obj))
+            elif (node := _parse_node(obj)) is not None:
                 if fresh is not None:
                     fresh.put(node)
                 else:
-                    self._changed(node)
+                    self._on_object(node)
             if fresh is not None:
                 continue  # an incomplete initial list is restarted from the beginning
             self._revision = obj["metadata"]["resourceVersion"]
-        return told
+        return received
 
-    def _replace(self, fresh: Graph) -> None:
+    def _replace_graph(self, fresh: DependencyGraph) -> None:
         """Replaces the graph after a full list. Events in between are lost, so every owner is looked up again."""
         self.graph = fresh
-        self._present.clear()
+        self._live_owners.clear()
         for node in fresh.nodes.values():
-            self._look(node)
+            self._enqueue_node(node)
 
-    def _changed(self, node: Node) -> None:
+    def _on_object(self, node: GraphNode) -> None:
         old = self.graph.put(node)
         if old is not None:
-            self._let_go(old)
+            self._enqueue_waiting_owners(old)
         else:
             for owner, _ in node.references:
                 self._owners.forget(owner)
-        if node.matters:
-            self._look(node)
+        if node.is_tracked:
+            self._enqueue_node(node)
 
-    def _gone(self, place: Place) -> None:
-        old = self.graph.remove(place)
+    def _on_deleted(self, ref: ObjectRef) -> None:
+        old = self.graph.remove(ref)
         if old is not None:
-            self._let_go(old)
-        for owner in self.graph.named(place.cluster, place.name):
-            self._present.discard(owner)
+            self._enqueue_waiting_owners(old)
+        for owner in self.graph.owners_by_name(ref.cluster, ref.name):
+            self._live_owners.discard(owner)
             self._queue.add(owner)
 
-    def _let_go(self, old: Node) -> None:
+    def _enqueue_waiting_owners(self, old: GraphNode) -> None:
         """Enqueues owners that may have waited for this dependent."""
         for owner, _ in old.references:
-            if not self.graph.has(owner):
-                self._present.discard(owner)
-            waiting = self.graph.node(owner)
+            if not self.graph.has_dependents(owner):
+                self._live_owners.discard(owner)
+            waiting = self.graph.node_of_owner(owner)
             if waiting is not None and waiting.deletes_dependents:
-                self._queue.add(waiting.place)
+                self._queue.add(waiting.ref)
 
-    def _look(self, node: Node) -> None:
+    def _enqueue_node(self, node: GraphNode) -> None:
         if node.orphans_dependents or node.deletes_dependents:
-            self._queue.add(node.place)
+            self._queue.add(node.ref)
             if node.deletes_dependents:
                 for dependent in self.graph.dependents(node):
-                    self._queue.add(dependent.place)
+                    self._queue.add(dependent.ref)
         if node.deleting:
             return
         for owner, _ in node.references:
-            waiting = self.graph.node(owner)
+            waiting = self.graph.node_of_owner(owner)
             if waiting is not None and waiting.deletes_dependents:
-                self._queue.add(node.place)
-            elif owner not in self._present:
+                self._queue.add(node.ref)
+            elif owner not in self._live_owners:
                 self._queue.add(owner)
 
     # --- reconcile ---
 
-    async def _reconcile(self, key: Place | Owner) -> None:
-        if not await (self._owner(key) if isinstance(key, Owner) else self._place(key)):
-            raise Later("an owner's kind is not served")
+    async def _reconcile(self, key: ObjectRef | Owner) -> None:
+        if not await (self._reconcile_owner(key) if isinstance(key, Owner) else self._reconcile_object(key)):
+            raise RequeueError("an owner's kind is not served")
 
-    async def _owner(self, owner: Owner) -> bool:
-        if not self.graph.has(owner):
+    async def _reconcile_owner(self, owner: Owner) -> bool:
+        if not self.graph.has_dependents(owner):
             return True
-        state = await self._owners.state(owner)
-        if state is State.SOLID and self.graph.has(owner):
-            self._present.add(owner)
-        elif state in (State.ABSENT, State.WAITING):
-            self._present.discard(owner)
-            for dependent in self.graph.held_by(owner):
-                self._queue.add(dependent.place)
-        return state is not State.UNKNOWN
+        state = await self._owners.lookup(owner)
+        if state is OwnerState.SOLID and self.graph.has_dependents(owner):
+            self._live_owners.add(owner)
+        elif state in (OwnerState.ABSENT, OwnerState.WAITING_FOR_DEPENDENTS):
+            self._live_owners.discard(owner)
+            for dependent in self.graph.dependents_of_owner(owner):
+                self._queue.add(dependent.ref)
+        return state is not OwnerState.UNKNOWN
 
-    async def _place(self, place: Place) -> bool:
+    async def _reconcile_object(self, ref: ObjectRef) -> bool:
         """Returns whether everything possible now is done."""
-        node = self.graph.nodes.get(place)
+        node = self.graph.nodes.get(ref)
         if node is None:
             return True
         if node.orphans_dependents:
-            await self._orphan(node)
+            await self._orphan_dependents(node)
         elif node.deletes_dependents:
             await self._delete_dependents(node)
         elif not node.deleting:
             return await self._collect(node)
         return True
 
-    async def _collect(self, node: Node) -> bool:
-        live = await self._live(node)
+    async def _collect(self, node: GraphNode) -> bool:
+        live = await self._get_live(node)
         if live is None:
             return True
         owners = []
         for reference in live["metadata"].get("ownerReferences") or ():
-            owners.append((reference, await self._owners.state(reference_of(node.place, reference).owner)))
+            owners.append((reference, await self._owners.lookup(owner_reference_of(node.ref, reference).owner)))
         decision = decide(live["metadata"], owners, self.graph.dependents(node))
-        if decision.references is not None:
-            live = await self._patch(node, live, {"ownerReferences": decision.references})
+        if decision.owner_references is not None:
+            live = await self._patch_metadata(node, live, {"ownerReferences": decision.owner_references})
         if decision.policy:
             await self._delete(node, live, decision.policy)
-        return not decision.wait
+        return not decision.requeue
 
-    async def _orphan(self, node: Node) -> None:
+    async def _orphan_dependents(self, node: GraphNode) -> None:
         dependents = self.graph.dependents(node)
-        for start in range(0, len(dependents), TOGETHER):
-            batch = dependents[start : start + TOGETHER]
-            await asyncio.gather(*(self._disown(dependent, node.uid) for dependent in batch))
-        await self._finish(node, ORPHAN)
+        for start in range(0, len(dependents), ORPHAN_BATCH_SIZE):
+            batch = dependents[start : start + ORPHAN_BATCH_SIZE]
+            await asyncio.gather(*(self._remove_owner_reference(dependent, node.uid) for dependent in batch))
+        await self._remove_finalizer(node, ORPHAN)
 
-    async def _disown(self, dependent: Node, uid: str) -> None:
-        live = await self._live(dependent)
+    async def _remove_owner_reference(self, dependent: GraphNode, uid: str) -> None:
+        live = await self._get_live(dependent)
         references: Sequence[Object] = live["metadata"].get("ownerReferences") or () if live is not None else ()
         kept = without_owner(references, uid)
         if live is not None and len(kept) < len(references):
-            await self._patch(dependent, live, {"ownerReferences": kept})
+            await self._patch_metadata(dependent, live, {"ownerReferences": kept})
 
-    async def _delete_dependents(self, node: Node) -> None:
+    async def _delete_dependents(self, node: GraphNode) -> None:
         blocking = blockers(node, self.graph.dependents(node))
         if not blocking:
-            await self._finish(node, FOREGROUND)
+            await self._remove_finalizer(node, FOREGROUND)
         for dependent in blocking:
             if not dependent.deletes_dependents:
-                self._queue.add(dependent.place)
+                self._queue.add(dependent.ref)
 
-    async def _finish(self, node: Node, finalizer: str) -> None:
-        live = await self._live(node)
+    async def _remove_finalizer(self, node: GraphNode, finalizer: str) -> None:
+        live = await self._get_live(node)
         if live is not None and finalizer in (live["metadata"].get("finalizers") or ()):
-            await self._patch(node, live, {"finalizers": without_finalizer(live["metadata"], finalizer)})
+            await self._patch_metadata(node, live, {"finalizers": without_finalizer(live["metadata"], finalizer)})
 
-    async def _live(self, node: Node) -> Object | None:
+    async def _get_live(self, node: GraphNode) -> Object | None:
         """Returns the current object; None if it was deleted or replaced."""
-        place = node.place
+        ref = node.ref
         try:
-            found = await self._client.at(place.cluster).get(_kind(node), place.name, place.namespace)
+            live = await self._client.in_cluster(ref.cluster).get(_resource_of(node), ref.name, ref.namespace)
         except NotFound as error:
-            if (error.kind, error.name) == (place.plural, place.name):
+            if (error.kind, error.name) == (ref.plural, ref.name):
                 return None
             raise  # the kind is not served, which says nothing about the object
-        return found if found["metadata"]["uid"] == node.uid else None
+        return live if live["metadata"]["uid"] == node.uid else None
 
-    async def _patch(self, node: Node, live: Object, metadata: Object) -> Object:
+    async def _patch_metadata(self, node: GraphNode, live: Object, metadata: Object) -> Object:
         """Fails with a conflict if the object changed since it was read."""
-        place = node.place
+        ref = node.ref
         patch = {"metadata": {"resourceVersion": live["metadata"]["resourceVersion"], **metadata}}
-        return await self._client.at(place.cluster).merge(_kind(node), place.name, patch, place.namespace)
+        return await self._client.in_cluster(ref.cluster).merge_patch(
+            _resource_of(node), ref.name, patch, ref.namespace
+        )
 
-    async def _delete(self, node: Node, live: Object, policy: str) -> None:
-        place, client = node.place, self._client.at(node.place.cluster)
-        seen = {"uid": node.uid, "resourceVersion": live["metadata"]["resourceVersion"]}
-        body = {"propagationPolicy": policy, "preconditions": seen}
+    async def _delete(self, node: GraphNode, live: Object, policy: str) -> None:
+        ref, client = node.ref, self._client.in_cluster(node.ref.cluster)
+        preconditions = {"uid": node.uid, "resourceVersion": live["metadata"]["resourceVersion"]}
+        body = {"propagationPolicy": policy, "preconditions": preconditions}
         try:
-            await client.call("DELETE", client.path(_kind(node), place.name, place.namespace), body=body)
+            await client.request("DELETE", client.resource_path(_resource_of(node), ref.name, ref.namespace), body=body)
         except NotFound:
             return
 
 
-def _readable(obj: Object) -> Node | None:
+def _parse_node(obj: Object) -> GraphNode | None:
     """Logs and skips an object with malformed references, so that it does not stop the collector."""
     try:
-        return node_of(obj)
+        return graph_node_of(obj)
     except (KeyError, TypeError, ValueError):
         log.exception("%s is left out", obj["metadata"].get("name"))
         return None
 
 
-def _kind(node: Node) -> Kind:
-    return Kind(node.place.group, node.version, node.place.plural, bool(node.place.namespace))
+def _resource_of(node: GraphNode) -> GroupVersionResource:
+    return GroupVersionResource(node.ref.group, node.version, node.ref.plural, bool(node.ref.namespace))

@@ -7,78 +7,82 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from shoal.controlplane.garbagecollector.graph import FOREGROUND, ORPHAN, Node
+from shoal.controlplane.garbagecollector.graph import FOREGROUND, ORPHAN, GraphNode
 
 Object = dict[str, Any]
 
 
-class State(Enum):
+class OwnerState(Enum):
     """State of one owner, from its live object."""
 
     SOLID = "there"
-    WAITING = "there, and waits for its dependents to go first"
+    WAITING_FOR_DEPENDENTS = "there, and waits for its dependents to go first"
     ABSENT = "gone: no object of that name and uid"
     FOREIGN = "no owner it may have: of another logical cluster, or of a namespace for an object of none"
     UNKNOWN = "not known: its kind is not served now"
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    references: list[Object] | None = None
+class GarbageDecision:
+    owner_references: list[Object] | None = None
     """The new owner references."""
     policy: str = ""
     """Propagation policy of the deletion that follows; empty for none."""
-    wait: bool = False
+    requeue: bool = False
     """Reconcile again later."""
 
 
-NOTHING = Decision()
+NOTHING = GarbageDecision()
 
 
-def decide(metadata: Object, owners: Sequence[tuple[Object, State]], dependents: Sequence[Node]) -> Decision:
+def decide(
+    metadata: Object, owners: Sequence[tuple[Object, OwnerState]], dependents: Sequence[GraphNode]
+) -> GarbageDecision:
     """`owners` are the object's references with their states, `dependents` those of the object itself."""
     states = {state for _, state in owners}
-    if not owners or State.FOREIGN in states:
+    if not owners or OwnerState.FOREIGN in states:
         return NOTHING
-    if State.UNKNOWN in states:
-        return Decision(wait=True)
-    if State.SOLID in states:
-        kept = [reference for reference, state in owners if state is State.SOLID]
+    if OwnerState.UNKNOWN in states:
+        return GarbageDecision(requeue=True)
+    if OwnerState.SOLID in states:
+        kept = [reference for reference, state in owners if state is OwnerState.SOLID]
         # This object stays, so a reference to an owner that waits for its dependents would block that owner for ever.
-        return Decision(references=kept) if len(kept) < len(owners) else NOTHING
-    if State.WAITING in states and dependents:
+        return GarbageDecision(owner_references=kept) if len(kept) < len(owners) else NOTHING
+    if OwnerState.WAITING_FOR_DEPENDENTS in states and dependents:
         references = [reference for reference, _ in owners]
-        circle = any(dependent.deletes_dependents for dependent in dependents)
-        return Decision(references=unblocked(references) if circle else None, policy="Foreground")
+        is_cycle = any(dependent.deletes_dependents for dependent in dependents)
+        return GarbageDecision(
+            owner_references=unblock_references(references) if is_cycle else None, policy="Foreground"
+        )
     finalizers = metadata.get("finalizers") or ()
-    return Decision(
+    return GarbageDecision(
         policy="Orphan" if ORPHAN in finalizers else "Foreground" if FOREGROUND in finalizers else "Background"
     )
 
 
-def unblocked(references: Sequence[Object]) -> list[Object] | None:
+def unblock_references(references: Sequence[Object]) -> list[Object] | None:
     """Returns the references without blockOwnerDeletion; None if none blocks."""
     if not any(reference.get("blockOwnerDeletion") for reference in references):
         return None
     return [{**reference, "blockOwnerDeletion": False} for reference in references]
 
 
-def owner_state(owner: Object | None, uid: str) -> State:
+def owner_state(owner: Object | None, uid: str) -> OwnerState:
     """`owner` is the live object of the referenced name; None if there is none."""
     if owner is None or owner["metadata"]["uid"] != uid:
-        return State.ABSENT
+        return OwnerState.ABSENT
     metadata = owner["metadata"]
-    waiting = "deletionTimestamp" in metadata and FOREGROUND in (metadata.get("finalizers") or ())
-    return State.WAITING if waiting else State.SOLID
+    is_waiting = "deletionTimestamp" in metadata and FOREGROUND in (metadata.get("finalizers") or ())
+    return OwnerState.WAITING_FOR_DEPENDENTS if is_waiting else OwnerState.SOLID
 
 
-def blockers(owner: Node, dependents: Sequence[Node]) -> list[Node]:
+def blockers(owner: GraphNode, dependents: Sequence[GraphNode]) -> list[GraphNode]:
     """Returns the dependents that block the owner's deletion. An object that owns itself does not block itself."""
     return [
         dependent
         for dependent in dependents
         if dependent.uid != owner.uid
-        and any(reference.blocks and reference.owner.uid == owner.uid for reference in dependent.references)
+        and any(reference.blocks_deletion and reference.owner.uid == owner.uid for reference in dependent.references)
     ]
 
 

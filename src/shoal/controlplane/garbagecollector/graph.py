@@ -15,7 +15,7 @@ ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 CLUSTER, RESOURCE = "shoal.dev/cluster", "shoal.dev/resource"
 
 
-class Place(NamedTuple):
+class ObjectRef(NamedTuple):
     """Coordinates of an object; at most one object exists there at a time."""
 
     cluster: str
@@ -36,17 +36,17 @@ class Owner(NamedTuple):
     uid: str
 
 
-class Reference(NamedTuple):
+class OwnerReference(NamedTuple):
     owner: Owner
-    blocks: bool
+    blocks_deletion: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    place: Place
+class GraphNode:
+    ref: ObjectRef
     version: str
     uid: str
-    references: tuple[Reference, ...] = ()
+    references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
     deleting: bool = False
 
@@ -59,88 +59,88 @@ class Node:
         return self.deleting and ORPHAN in self.finalizers
 
     @property
-    def matters(self) -> bool:
+    def is_tracked(self) -> bool:
         return bool(self.references) or self.deletes_dependents or self.orphans_dependents
 
 
-def place_of(obj: Object) -> Place:
+def object_ref_of(obj: Object) -> ObjectRef:
     metadata = obj["metadata"]
     group, _, plural = metadata["annotations"][RESOURCE].split("/")
-    return Place(metadata["annotations"][CLUSTER], group, plural, metadata.get("namespace", ""), metadata["name"])
+    return ObjectRef(metadata["annotations"][CLUSTER], group, plural, metadata.get("namespace", ""), metadata["name"])
 
 
-def node_of(obj: Object) -> Node:
+def graph_node_of(obj: Object) -> GraphNode:
     """Builds a node from an event of the metadata stream."""
-    place, metadata = place_of(obj), obj["metadata"]
-    return Node(
-        place=place,
+    object_ref, metadata = object_ref_of(obj), obj["metadata"]
+    return GraphNode(
+        ref=object_ref,
         version=metadata["annotations"][RESOURCE].split("/")[1],
         uid=metadata["uid"],
-        references=tuple(reference_of(place, ref) for ref in metadata.get("ownerReferences") or ()),
+        references=tuple(owner_reference_of(object_ref, ref) for ref in metadata.get("ownerReferences") or ()),
         finalizers=tuple(metadata.get("finalizers") or ()),
         deleting="deletionTimestamp" in metadata,
     )
 
 
-def reference_of(place: Place, ref: Object) -> Reference:
-    owner = Owner(place.cluster, place.namespace, ref["apiVersion"], ref["kind"], ref["name"], ref["uid"])
-    return Reference(owner, bool(ref.get("blockOwnerDeletion")))
+def owner_reference_of(object_ref: ObjectRef, ref: Object) -> OwnerReference:
+    owner = Owner(object_ref.cluster, object_ref.namespace, ref["apiVersion"], ref["kind"], ref["name"], ref["uid"])
+    return OwnerReference(owner, bool(ref.get("blockOwnerDeletion")))
 
 
-class Graph:
+class DependencyGraph:
     def __init__(self) -> None:
-        self.nodes: dict[Place, Node] = {}
-        self._dependents: dict[Owner, dict[Place, None]] = {}
-        self._named: dict[tuple[str, str], dict[Owner, None]] = {}
-        self._uids: dict[tuple[str, str], Place] = {}
+        self.nodes: dict[ObjectRef, GraphNode] = {}
+        self._dependents: dict[Owner, dict[ObjectRef, None]] = {}
+        self._owners_by_name: dict[tuple[str, str], dict[Owner, None]] = {}
+        self._uids: dict[tuple[str, str], ObjectRef] = {}
 
-    def put(self, node: Node) -> Node | None:
+    def put(self, node: GraphNode) -> GraphNode | None:
         """Returns the previous node."""
-        old = self.remove(node.place)
-        if not node.matters:
+        old = self.remove(node.ref)
+        if not node.is_tracked:
             return old
-        self.nodes[node.place] = node
-        self._uids[node.place.cluster, node.uid] = node.place
+        self.nodes[node.ref] = node
+        self._uids[node.ref.cluster, node.uid] = node.ref
         for owner, _ in node.references:
-            self._dependents.setdefault(owner, {})[node.place] = None
-            self._named.setdefault((owner.cluster, owner.name), {})[owner] = None
+            self._dependents.setdefault(owner, {})[node.ref] = None
+            self._owners_by_name.setdefault((owner.cluster, owner.name), {})[owner] = None
         return old
 
-    def remove(self, place: Place) -> Node | None:
-        old = self.nodes.pop(place, None)
+    def remove(self, ref: ObjectRef) -> GraphNode | None:
+        old = self.nodes.pop(ref, None)
         if old is None:
             return None
-        self._uids.pop((place.cluster, old.uid), None)
+        self._uids.pop((ref.cluster, old.uid), None)
         for owner, _ in old.references:
-            held = self._dependents.get(owner, {})
-            held.pop(place, None)
-            if not held:
+            dependents = self._dependents.get(owner, {})
+            dependents.pop(ref, None)
+            if not dependents:
                 self._dependents.pop(owner, None)
-                named = self._named.get((owner.cluster, owner.name), {})
-                named.pop(owner, None)
-                if not named:
-                    self._named.pop((owner.cluster, owner.name), None)
+                owners = self._owners_by_name.get((owner.cluster, owner.name), {})
+                owners.pop(owner, None)
+                if not owners:
+                    self._owners_by_name.pop((owner.cluster, owner.name), None)
         return old
 
-    def has(self, owner: Owner) -> bool:
+    def has_dependents(self, owner: Owner) -> bool:
         return owner in self._dependents
 
-    def named(self, cluster: str, name: str) -> list[Owner]:
+    def owners_by_name(self, cluster: str, name: str) -> list[Owner]:
         """Returns the owners that are referenced by that name, of any kind."""
-        return list(self._named.get((cluster, name), ()))
+        return list(self._owners_by_name.get((cluster, name), ()))
 
-    def held_by(self, owner: Owner) -> list[Node]:
-        return [self.nodes[place] for place in self._dependents.get(owner, ())]
+    def dependents_of_owner(self, owner: Owner) -> list[GraphNode]:
+        return [self.nodes[ref] for ref in self._dependents.get(owner, ())]
 
-    def dependents(self, node: Node) -> list[Node]:
+    def dependents(self, node: GraphNode) -> list[GraphNode]:
         """Returns the objects that reference the uid of an existing object from a namespace where they may."""
-        place = node.place
-        found: dict[Place, Node] = {}
-        for owner in self.named(place.cluster, place.name):
-            if owner.uid == node.uid and (not place.namespace or owner.namespace == place.namespace):
-                found.update((held.place, held) for held in self.held_by(owner))
-        return list(found.values())
+        ref = node.ref
+        result: dict[ObjectRef, GraphNode] = {}
+        for owner in self.owners_by_name(ref.cluster, ref.name):
+            if owner.uid == node.uid and (not ref.namespace or owner.namespace == ref.namespace):
+                result.update((dependent.ref, dependent) for dependent in self.dependents_of_owner(owner))
+        return list(result.values())
 
-    def node(self, owner: Owner) -> Node | None:
-        place = self._uids.get((owner.cluster, owner.uid))
-        return self.nodes[place] if place is not None else None
+    def node_of_owner(self, owner: Owner) -> GraphNode | None:
+        ref = self._uids.get((owner.cluster, owner.uid))
+        return self.nodes[ref] if ref is not None else None

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import logging
 
-from shoal.client.requests import Client, Kind
-from shoal.controlplane.garbagecollector.decide import State, owner_state
+from shoal.client.rest import Client, GroupVersionResource
+from shoal.controlplane.garbagecollector.decide import OwnerState, owner_state
 from shoal.controlplane.garbagecollector.graph import CLUSTER, Owner
 from shoal.objects.errors import NotFound
 
 log = logging.getLogger("shoal.garbagecollector")
 
-MOST_REMEMBERED = 10_000
+MAX_CACHED = 10_000
 
 
-class Owners:
+class LiveOwners:
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._kinds: dict[tuple[str, str, str], Kind] = {}
+        self._resources: dict[tuple[str, str, str], GroupVersionResource] = {}
         self._absent: set[Owner] = set()
         """A uid returns only if its whole cluster is restored, and then its dependents arrive as new objects: see
         `forget`.
@@ -31,57 +31,59 @@ class Owners:
         """Forgets that the owner was absent: a new object references it."""
         self._absent.discard(owner)
 
-    async def state(self, owner: Owner) -> State:
+    async def lookup(self, owner: Owner) -> OwnerState:
         if owner in self._absent:
-            return State.ABSENT
-        kind = await self._kind(owner)
+            return OwnerState.ABSENT
+        kind = await self._resource_of(owner)
         if kind is None:
-            return State.UNKNOWN
+            return OwnerState.UNKNOWN
         if kind.namespaced and not owner.namespace:
             log.info("an object without a namespace refers to the namespaced %s %s: left alone", owner.kind, owner.name)
-            return State.FOREIGN
+            return OwnerState.FOREIGN
         namespace = owner.namespace if kind.namespaced else ""
         try:
-            state = owner_state(await self._client.at(owner.cluster).get(kind, owner.name, namespace), owner.uid)
+            state = owner_state(
+                await self._client.in_cluster(owner.cluster).get(kind, owner.name, namespace), owner.uid
+            )
         except NotFound as error:
-            if (error.kind, error.name) != (kind.plural, owner.name):
-                self._kinds.pop((owner.cluster, owner.api_version, owner.kind), None)
-                return State.UNKNOWN
-            state = State.ABSENT
-        if state is State.ABSENT:
-            return await self._absence(owner, kind, namespace)
+            if (error.kind, error.name) != (kind.resource, owner.name):
+                self._resources.pop((owner.cluster, owner.api_version, owner.kind), None)
+                return OwnerState.UNKNOWN
+            state = OwnerState.ABSENT
+        if state is OwnerState.ABSENT:
+            return await self._confirm_absent(owner, kind, namespace)
         return state
 
-    async def _absence(self, owner: Owner, kind: Kind, namespace: str) -> State:
-        query = {"resource": f"{kind.group}/{kind.plural}", "namespace": namespace, "name": owner.name}
-        found = await self._client.call("GET", "/clusters/*/metadata", query)
-        for item in found["items"]:
+    async def _confirm_absent(self, owner: Owner, gvr: GroupVersionResource, namespace: str) -> OwnerState:
+        query = {"resource": f"{gvr.group}/{gvr.resource}", "namespace": namespace, "name": owner.name}
+        objects = await self._client.request("GET", "/clusters/*/metadata", query)
+        for item in objects["items"]:
             metadata = item["metadata"]
             if metadata["uid"] == owner.uid and metadata["annotations"][CLUSTER] != owner.cluster:
                 log.info(
                     "%s %s lives in another logical cluster: its dependents in %s are left alone", *owner[3:5], owner[0]
                 )
-                return State.FOREIGN
-        if len(self._absent) >= MOST_REMEMBERED:
+                return OwnerState.FOREIGN
+        if len(self._absent) >= MAX_CACHED:
             self._absent.clear()
         self._absent.add(owner)
-        return State.ABSENT
+        return OwnerState.ABSENT
 
-    async def _kind(self, owner: Owner) -> Kind | None:
+    async def _resource_of(self, owner: Owner) -> GroupVersionResource | None:
         key = (owner.cluster, owner.api_version, owner.kind)
-        found = self._kinds.get(key)
-        if found is not None:
-            return found
+        cached = self._resources.get(key)
+        if cached is not None:
+            return cached
         group, _, version = owner.api_version.rpartition("/")
-        prefix = Kind(group, version, "").prefix
+        prefix = GroupVersionResource(group, version, "").path_prefix
         try:
-            served = await self._client.call("GET", f"/clusters/{owner.cluster}{prefix}")
+            served = await self._client.request("GET", f"/clusters/{owner.cluster}{prefix}")
         except NotFound:
             return None
         for resource in served.get("resources") or ():
             if resource["kind"] == owner.kind and "/" not in resource["name"] and "get" in resource["verbs"]:
-                if len(self._kinds) >= MOST_REMEMBERED:
-                    self._kinds.clear()
-                self._kinds[key] = Kind(group, version, resource["name"], resource["namespaced"])
-                return self._kinds[key]
+                if len(self._resources) >= MAX_CACHED:
+                    self._resources.clear()
+                self._resources[key] = GroupVersionResource(group, version, resource["name"], resource["namespaced"])
+                return self._resources[key]
         return None

@@ -11,41 +11,41 @@ from shoal.objects.duration import parse_time
 
 Object = dict[str, Any]
 
-FIRST_SECONDS, MOST_SECONDS = 10.0, 600.0
+INITIAL_SECONDS, MAX_SECONDS = 10.0, 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
+class JobBackoff:
     failures: int = 0
     """Failures since the last success."""
-    last: float = 0.0
+    last_failure: float = 0.0
     """Time of the latest failure."""
 
-    def after(self, succeeded: Iterable[Object], failed: Iterable[Object]) -> Backoff:
+    def with_finished(self, succeeded: Iterable[Object], failed: Iterable[Object]) -> JobBackoff:
         """Returns the backoff after these pods finished."""
-        failures, count = sorted(map(end_time, failed)), self.failures
-        success = max(map(end_time, succeeded), default=None)
+        failures, count = sorted(map(finish_time, failed)), self.failures
+        success = max(map(finish_time, succeeded), default=None)
         if success is not None:
             failures, count = [moment for moment in failures if moment > success], 0
         if not failures:
-            return self if success is None else Backoff()
-        return Backoff(count + len(failures), failures[-1])
+            return self if success is None else JobBackoff()
+        return JobBackoff(count + len(failures), failures[-1])
 
-    def until(self) -> float:
+    def retry_at(self) -> float:
         """Returns the time from which the next pod may be created."""
         if not self.failures:
             return 0.0
-        return self.last + min(FIRST_SECONDS * 2.0 ** min(self.failures - 1, 16), MOST_SECONDS)
+        return self.last_failure + min(INITIAL_SECONDS * 2.0 ** min(self.failures - 1, 16), MAX_SECONDS)
 
 
-def end_time(pod: Object) -> float:
+def finish_time(pod: Object) -> float:
     """Returns the time the pod finished, from its container statuses, Ready condition, deletionTimestamp or
     creationTimestamp, whichever is known first.
     """
     metadata = pod["metadata"]
-    ended = _containers_ended(pod)
-    if ended is not None:
-        return ended
+    containers_finished = _containers_finish_time(pod)
+    if containers_finished is not None:
+        return containers_finished
     ready = get_condition(pod, "Ready") or {}
     unready = parse_time(ready.get("lastTransitionTime")) if ready.get("status") == "False" else None
     if unready is not None:
@@ -56,12 +56,12 @@ def end_time(pod: Object) -> float:
     return parse_time(metadata.get("creationTimestamp")) or 0.0
 
 
-def _containers_ended(pod: Object) -> float | None:
+def _containers_finish_time(pod: Object) -> float | None:
     """Returns the latest finish time once all containers have finished. Sidecars finish after the others."""
     status = pod.get("status") or {}
     sidecars = {one["name"] for one in pod["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"}
     statuses = [*(status.get("containerStatuses") or ())]
     statuses += [one for one in status.get("initContainerStatuses") or () if one["name"] in sidecars]
     moments = [parse_time(((one.get("state") or {}).get("terminated") or {}).get("finishedAt")) for one in statuses]
-    known = [moment for moment in moments if moment is not None]
-    return max(known) if known and len(known) == len(moments) else None
+    finish_times = [moment for moment in moments if moment is not None]
+    return max(finish_times) if finish_times and len(finish_times) == len(moments) else None

@@ -10,65 +10,65 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-Span = tuple[int, int]
+IndexInterval = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Indexes:
-    spans: tuple[Span, ...] = ()
+class IndexSet:
+    intervals: tuple[IndexInterval, ...] = ()
     """First and last index of each interval, ordered, with a gap between two of them."""
 
     @classmethod
-    def of(cls, indexes: Iterable[int]) -> Indexes:
-        return cls(_joined((index, index) for index in sorted(indexes)))
+    def from_indexes(cls, indexes: Iterable[int]) -> IndexSet:
+        return cls(_merge_intervals((index, index) for index in sorted(indexes)))
 
     @classmethod
-    def parse(cls, text: str | None, completions: int) -> Indexes:
+    def parse(cls, text: str | None, completions: int) -> IndexSet:
         """Returns the indexes below `completions`. Malformed parts are skipped."""
-        return cls(_joined(sorted(_spans(text or "", completions))))
+        return cls(_merge_intervals(sorted(_parse_intervals(text or "", completions))))
 
     @property
     def total(self) -> int:
-        return sum(last - first + 1 for first, last in self.spans)
+        return sum(last - first + 1 for first, last in self.intervals)
 
     def __contains__(self, index: int) -> bool:
-        place = bisect_left(self.spans, index, key=lambda span: span[1])
-        return place < len(self.spans) and self.spans[place][0] <= index
+        position = bisect_left(self.intervals, index, key=lambda span: span[1])
+        return position < len(self.intervals) and self.intervals[position][0] <= index
 
-    def __or__(self, other: Indexes) -> Indexes:
-        return Indexes(_joined(sorted([*self.spans, *other.spans])))
+    def __or__(self, other: IndexSet) -> IndexSet:
+        return IndexSet(_merge_intervals(sorted([*self.intervals, *other.intervals])))
 
     def __str__(self) -> str:
-        return ",".join(_written(first, last) for first, last in self.spans)
+        return ",".join(_format_interval(first, last) for first, last in self.intervals)
 
-    def common(self, other: Indexes) -> int:
+    def intersection_size(self, other: IndexSet) -> int:
         """Returns the number of indexes in both sets."""
         return self.total + other.total - (self | other).total
 
-    def missing(self, count: int, completions: int) -> list[int]:
+    def first_absent(self, count: int, completions: int) -> list[int]:
         """Returns the first `count` indexes below `completions` that are not in the set."""
-        return list(islice(self._missing(completions), max(count, 0)))
+        return list(islice(self._absent(completions), max(count, 0)))
 
-    def _missing(self, completions: int) -> Iterator[int]:
+    def _absent(self, completions: int) -> Iterator[int]:
         start = 0
-        for first, last in self.spans:
+        for first, last in self.intervals:
             yield from range(start, min(first, completions))
             start = last + 1
         yield from range(start, completions)
 
 
-def _joined(spans: Iterable[Span]) -> tuple[Span, ...]:
+def _merge_intervals(intervals: Iterable[IndexInterval]) -> tuple[IndexInterval, ...]:
     """Merges adjacent and overlapping intervals. The input is ordered."""
-    found: list[Span] = []
-    for first, last in spans:
-        if found and first <= found[-1][1] + 1:
-            found[-1] = found[-1][0], max(found[-1][1], last)
+    merged: list[IndexInterval] = []
+    for first, last in intervals:
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(merged[-1][1], last)
         else:
-            found.append((first, last))
-    return tuple(found)
+            merged.append((first, last))
+    return tuple(merged)
 
 
-def _spans(text: str, completions: int) -> Iterator[Span]:
+def _parse_intervals(text: str, completions: int) -> Iterator[IndexInterval]:
     for part in text.split(","):
         first, dash, last = part.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
@@ -78,7 +78,7 @@ def _spans(text: str, completions: int) -> Iterator[Span]:
             yield start, end
 
 
-def _written(first: int, last: int) -> str:
+def _format_interval(first: int, last: int) -> str:
     if first == last:
         return str(first)
     return f"{first},{last}" if last == first + 1 else f"{first}-{last}"

@@ -7,34 +7,36 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.client.reflector import Key
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
 from shoal.controlplane.logicalclusters.decide import is_terminating, without_finalizer
-from shoal.kinds.logicalcluster import GROUP, PLURAL, VERSION
+from shoal.kinds.fleet.logicalcluster import GROUP, PLURAL, VERSION
 from shoal.objects.errors import NotFound
-from shoal.runtime.controller import Controller
+from shoal.runtime.kind_controller import KindController
 
 Object = dict[str, Any]
 
 WORKERS = 64
 """Each worker mostly waits for the store, which commits their writes together."""
-CLUSTERS = Kind(GROUP, VERSION, PLURAL, namespaced=False)
+LOGICAL_CLUSTERS = GroupVersionResource(GROUP, VERSION, PLURAL, namespaced=False)
 
 
-def logical_cluster_controller(client: Client, clock: Clock) -> Controller:
-    loop = LogicalClusterLoop(client)
-    return Controller("logicalclusters", client, CLUSTERS, clock, is_terminating, loop.reconcile, workers=WORKERS)
+def new_logical_cluster_controller(client: Client, clock: Clock) -> KindController:
+    reconciler = LogicalClusterReconciler(client)
+    return KindController(
+        "logicalclusters", client, LOGICAL_CLUSTERS, clock, is_terminating, reconciler.reconcile, workers=WORKERS
+    )
 
 
-class LogicalClusterLoop:
+class LogicalClusterReconciler:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def reconcile(self, key: Key, seen: Object) -> float | None:
+    async def reconcile(self, key: Key, cached: Object) -> float | None:
         try:
-            cluster = await self._client.get(CLUSTERS, key[2])
+            cluster = await self._client.get(LOGICAL_CLUSTERS, key[2])
             if is_terminating(cluster):
-                await self._client.update(CLUSTERS, without_finalizer(cluster))
+                await self._client.update(LOGICAL_CLUSTERS, without_finalizer(cluster))
         except NotFound:
             pass
         return None

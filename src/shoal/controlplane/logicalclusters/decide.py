@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.kinds.logicalcluster import CONTENT_FINALIZER
+from shoal.kinds.fleet.logicalcluster import CONTENT_FINALIZER
 
 Object = dict[str, Any]
 

@@ -6,72 +6,80 @@ from collections import Counter
 from typing import Any
 
 from shoal.client.reflector import Key
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
-from shoal.controlplane.namespaces.decide import Content, conditions, finalized, is_empty, is_terminating
+from shoal.controlplane.namespaces.decide import (
+    NamespaceContent,
+    conditions,
+    is_empty,
+    is_terminating,
+    without_finalizer,
+)
 from shoal.objects.conditions import set_condition
 from shoal.objects.errors import MethodNotSupported, NotFound, StatusError
-from shoal.runtime.controller import Controller
+from shoal.runtime.kind_controller import KindController
 
 Object = dict[str, Any]
 
-NAMESPACES = Kind("", "v1", "namespaces", namespaced=False)
-NEEDED = {"list", "deletecollection"}
-PODS = Kind("", "v1", "pods")
-AGAIN_SECONDS = 2.0
+NAMESPACES = GroupVersionResource("", "v1", "namespaces", namespaced=False)
+REQUIRED_VERBS = {"list", "deletecollection"}
+PODS = GroupVersionResource("", "v1", "pods")
+RETRY_SECONDS = 2.0
 """Requeue delay while finalizers of others are pending: their removal is no event of the namespace."""
 
 
-def namespace_controller(client: Client, clock: Clock) -> Controller:
-    loop = NamespaceLoop(client, clock)
-    return Controller("namespaces", client.at("*"), NAMESPACES, clock, is_terminating, loop.reconcile)
+def new_namespace_controller(client: Client, clock: Clock) -> KindController:
+    reconciler = NamespaceReconciler(client, clock)
+    return KindController("namespaces", client.in_cluster("*"), NAMESPACES, clock, is_terminating, reconciler.reconcile)
 
 
-class NamespaceLoop:
+class NamespaceReconciler:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
 
-    async def reconcile(self, key: Key, seen: Object) -> float | None:
+    async def reconcile(self, key: Key, cached: Object) -> float | None:
         cluster, _, name = key
-        client = self._client.at(cluster)
+        client = self._client.in_cluster(cluster)
         try:
             namespace = await client.get(NAMESPACES, name)
         except NotFound:
             return None
         if not is_terminating(namespace):
             return None
-        content = await self._empty(client, name)
+        content = await self._delete_all_content(client, name)
         if is_empty(content):
-            await client.update(NAMESPACES, finalized(namespace), "finalize")
+            await client.update(NAMESPACES, without_finalizer(namespace), "finalize")
             return None
-        await self._report(client, namespace, content)
-        return AGAIN_SECONDS
+        await self._update_conditions(client, namespace, content)
+        return RETRY_SECONDS
 
-    async def _empty(self, client: Client, namespace: str) -> Content:
+    async def _delete_all_content(self, client: Client, namespace: str) -> NamespaceContent:
         """Deletes pods first and the rest once they are gone: the secrets and policies they need outlive them."""
-        found = Content()
-        kinds = [kind for kind, verbs in await client.discover() if kind.namespaced and verbs >= NEEDED]
+        content = NamespaceContent()
+        kinds = [
+            kind for kind, verbs in await client.preferred_resources() if kind.namespaced and verbs >= REQUIRED_VERBS
+        ]
         for kind in sorted(kinds, key=lambda kind: kind != PODS):
-            if kind != PODS and found.remaining.get(PODS.plural):
+            if kind != PODS and content.remaining.get(PODS.resource):
                 break
-            found = found | await self._empty_of(client, namespace, kind)
-        return found
+            content = content | await self._delete_content_of(client, namespace, kind)
+        return content
 
-    async def _empty_of(self, client: Client, namespace: str, kind: Kind) -> Content:
-        title = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+    async def _delete_content_of(self, client: Client, namespace: str, gvr: GroupVersionResource) -> NamespaceContent:
+        resource_name = f"{gvr.resource}.{gvr.group}" if gvr.group else gvr.resource
         try:
-            found, _ = await client.list_all(kind, namespace)
-            if found:
-                await client.delete_all(kind, namespace)
-                found, _ = await client.list_all(kind, namespace)
+            objects, _ = await client.list_all(gvr, namespace)
+            if objects:
+                await client.delete_all(gvr, namespace)
+                objects, _ = await client.list_all(gvr, namespace)
         except (NotFound, MethodNotSupported):
-            return Content()  # the kind was removed meanwhile, with its objects
+            return NamespaceContent()  # the kind was removed meanwhile, with its objects
         except StatusError as error:
-            return Content(failures=(f"{title}: {error}",))
-        waited_for = (finalizer for obj in found for finalizer in obj["metadata"].get("finalizers") or ())
-        return Content({title: len(found)}, Counter(waited_for))
+            return NamespaceContent(failures=(f"{resource_name}: {error}",))
+        finalizers = (finalizer for obj in objects for finalizer in obj["metadata"].get("finalizers") or ())
+        return NamespaceContent({resource_name: len(objects)}, Counter(finalizers))
 
-    async def _report(self, client: Client, namespace: Object, content: Content) -> None:
+    async def _update_conditions(self, client: Client, namespace: Object, content: NamespaceContent) -> None:
         now = rfc3339(self._clock.now())
         updated = namespace
         for kind, true, reason, message in conditions(content):

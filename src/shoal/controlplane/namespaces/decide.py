@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.kinds.core import NAMESPACE_FINALIZER
+from shoal.kinds.core.secret import NAMESPACE_FINALIZER
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class NamespaceContent:
     """Content found in one pass, by `plural.group`."""
 
     remaining: Mapping[str, int] = field(default_factory=dict)
@@ -22,9 +22,9 @@ class Content:
     failures: tuple[str, ...] = ()
     """Kinds that could not be listed or deleted, with the reason."""
 
-    def __or__(self, other: Content) -> Content:
+    def __or__(self, other: NamespaceContent) -> NamespaceContent:
         finalizers = Counter(self.finalizers) + Counter(other.finalizers)
-        return Content({**self.remaining, **other.remaining}, finalizers, self.failures + other.failures)
+        return NamespaceContent({**self.remaining, **other.remaining}, finalizers, self.failures + other.failures)
 
 
 def is_terminating(namespace: Object) -> bool:
@@ -32,21 +32,21 @@ def is_terminating(namespace: Object) -> bool:
     return "deletionTimestamp" in namespace["metadata"] and NAMESPACE_FINALIZER in finalizers
 
 
-def is_empty(content: Content) -> bool:
+def is_empty(content: NamespaceContent) -> bool:
     """Returns whether a complete pass found nothing. A kind that could not be read is not empty."""
     return not content.failures and not any(content.remaining.values())
 
 
-def finalized(namespace: Object) -> Object:
+def without_finalizer(namespace: Object) -> Object:
     """Returns the body for /finalize without the namespace finalizer."""
     finalizers = [f for f in namespace["spec"]["finalizers"] if f != NAMESPACE_FINALIZER]
     return {**namespace, "spec": {**namespace["spec"], "finalizers": finalizers}}
 
 
-def conditions(content: Content) -> list[tuple[str, bool, str, str]]:
+def conditions(content: NamespaceContent) -> list[tuple[str, bool, str, str]]:
     """Returns (type, status, reason, message) in upstream's words."""
     remaining = [f"{kind} has {count} resource instances" for kind, count in sorted(content.remaining.items()) if count]
-    waiting = [f"{name} in {count} resource instances" for name, count in sorted(content.finalizers.items())]
+    finalizers = [f"{name} in {count} resource instances" for name, count in sorted(content.finalizers.items())]
     # A kind that cannot be discovered fails the whole pass, so these two conditions are never true here.
     return [
         ("NamespaceDeletionDiscoveryFailure", False, "ResourcesDiscovered", "All resources successfully discovered"),
@@ -72,10 +72,10 @@ def conditions(content: Content) -> list[tuple[str, bool, str, str]]:
         ),
         (
             "NamespaceFinalizersRemaining",
-            bool(waiting),
-            "SomeFinalizersRemain" if waiting else "ContentHasNoFinalizers",
-            "Some content in the namespace has finalizers remaining: " + ", ".join(waiting)
-            if waiting
+            bool(finalizers),
+            "SomeFinalizersRemain" if finalizers else "ContentHasNoFinalizers",
+            "Some content in the namespace has finalizers remaining: " + ", ".join(finalizers)
+            if finalizers
             else "All content-preserving finalizers finished",
         ),
     ]

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from shoal.client.transport import Unreachable
 from shoal.objects.errors import StatusError
 
-AT_ONCE = 256
+MAX_CONCURRENT = 256
 """Enough for full group commits of the store."""
 
 
@@ -20,25 +20,25 @@ async def slow_start(count: int, call: Callable[[], Awaitable[object]]) -> Excep
     """
     size = 1
     while count > 0:
-        results = await asyncio.gather(*(_tried(call) for _ in range(min(size, count))))
+        results = await asyncio.gather(*(_capture_error(call) for _ in range(min(size, count))))
         failure = next((result for result in results if result is not None), None)
         if failure is not None:
             return failure
         count -= len(results)
-        size = min(size * 2, AT_ONCE)
+        size = min(size * 2, MAX_CONCURRENT)
     return None
 
 
-async def each(calls: list[Callable[[], Awaitable[object]]]) -> Exception | None:
+async def run_all(calls: list[Callable[[], Awaitable[object]]]) -> Exception | None:
     """Runs all calls regardless of failures and returns the first failure."""
     failure: Exception | None = None
-    for start in range(0, len(calls), AT_ONCE):
-        results = await asyncio.gather(*(_tried(call) for call in calls[start : start + AT_ONCE]))
+    for start in range(0, len(calls), MAX_CONCURRENT):
+        results = await asyncio.gather(*(_capture_error(call) for call in calls[start : start + MAX_CONCURRENT]))
         failure = failure or next((result for result in results if result is not None), None)
     return failure
 
 
-async def _tried(call: Callable[[], Awaitable[object]]) -> Exception | None:
+async def _capture_error(call: Callable[[], Awaitable[object]]) -> Exception | None:
     try:
         await call()
     except (StatusError, Unreachable) as error:

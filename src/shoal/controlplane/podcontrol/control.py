@@ -11,21 +11,27 @@ from functools import partial
 from typing import Any, Protocol
 
 from shoal.client.reflector import Key
-from shoal.client.requests import Client, Kind
-from shoal.controlplane.podcontrol.batches import each, slow_start
-from shoal.controlplane.podcontrol.template import from_template
+from shoal.client.rest import Client, GroupVersionResource
+from shoal.controlplane.podcontrol.batches import run_all, slow_start
+from shoal.controlplane.podcontrol.template import pod_from_template
 from shoal.objects.errors import NotFound, StatusError
-from shoal.objects.ownership import Claims, adoption, controller_named, controller_reference, release
-from shoal.runtime.dependents import Dependents
-from shoal.runtime.ownwrites import OwnWrites
+from shoal.objects.ownership import (
+    OwnershipClaims,
+    adoption_patch,
+    controller_name,
+    controller_reference,
+    release_patch,
+)
+from shoal.runtime.expectations import WriteExpectations
+from shoal.runtime.indexed_informer import IndexedInformer
 
 Object = dict[str, Any]
 
-PODS = Kind("", "v1", "pods")
-NAMESPACE_ENDS = "NamespaceTerminating"
+PODS = GroupVersionResource("", "v1", "pods")
+NAMESPACE_TERMINATING = "NamespaceTerminating"
 
 
-class Teller(Protocol):
+class PodEventSink(Protocol):
     """Receives the outcome of an attempt to `create` or `delete` the pod of that name for its owner."""
 
     def __call__(self, cluster: str, owner: Object, verb: str, pod: str, error: Exception | None) -> None: ...
@@ -37,146 +43,150 @@ class PodControl:
     def __init__(
         self,
         client: Client,
-        pods: Dependents,
-        kind: Kind,
+        pods: IndexedInformer,
+        owner_gvr: GroupVersionResource,
         api_version: str,
-        named: str,
-        tell: Teller | None = None,
+        owner_kind: str,
+        event_sink: PodEventSink | None = None,
         *,
         finalizer: str = "",
     ) -> None:
         """`finalizer` is added to adopted pods and removed from released ones."""
-        self._client, self._pods, self._kind = client, pods, kind
-        self._api_version, self._named, self._finalizer = api_version, named, finalizer
-        self._tell = tell or _untold
-        self._writes: OwnWrites[Key] = OwnWrites(pods)
-        self._deleted: dict[Key, set[str]] = {}
+        self._client, self._pods, self._owner_gvr = client, pods, owner_gvr
+        self._api_version, self._owner_kind, self._finalizer = api_version, owner_kind, finalizer
+        self._record_event = event_sink or _discard_event
+        self._expectations: WriteExpectations[Key] = WriteExpectations(pods)
+        self._deleted_uids: dict[Key, set[str]] = {}
         """Uids of pods whose deletion the server accepted and the informer does not show yet."""
 
-    def owners(self, key: Key, before: Object | None, now: Object | None) -> Iterator[Key]:
+    def owners(self, key: Key, old: Object | None, new: Object | None) -> Iterator[Key]:
         """Yields the current and the previous controller of the pod."""
         group = self._api_version.rpartition("/")[0]
-        for name in {controller_named(before, group, self._named), controller_named(now, group, self._named)} - {""}:
+        for name in {controller_name(old, group, self._owner_kind), controller_name(new, group, self._owner_kind)} - {
+            ""
+        }:
             yield key[0], key[1], name
 
-    def in_sight(self, key: Key) -> bool:
-        return self._writes.in_sight(key)
+    def satisfied(self, key: Key) -> bool:
+        return self._expectations.satisfied(key)
 
     def forget(self, key: Key) -> None:
-        self._writes.forget(key)
-        self._deleted.pop(key, None)
+        self._expectations.forget(key)
+        self._deleted_uids.pop(key, None)
 
-    def deleted(self, key: Key, pods: Iterable[Object]) -> set[str]:
+    def unobserved_deletions(self, key: Key, pods: Iterable[Object]) -> set[str]:
         """Returns the uids of pods that are already deleted although the informer does not show it."""
-        found = self._deleted.get(key)
-        if not found:
+        uids = self._deleted_uids.get(key)
+        if not uids:
             return set()
-        found &= {pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
-        if not found:
-            del self._deleted[key]
-        return found
+        uids &= {pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
+        if not uids:
+            del self._deleted_uids[key]
+        return uids
 
-    def as_deleted(self, key: Key, pods: list[Object], stamp: str) -> list[Object]:
+    def with_pending_deletions(self, key: Key, pods: list[Object], now_rfc3339: str) -> list[Object]:
         """Returns the pods with a deletionTimestamp on those that are already deleted. `now_rfc3339` is the time."""
-        deleted = self.deleted(key, pods)
-        if not deleted:
+        deleted_uids = self.unobserved_deletions(key, pods)
+        if not deleted_uids:
             return pods
         return [
-            {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": stamp}}
-            if pod["metadata"]["uid"] in deleted
+            {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": now_rfc3339}}
+            if pod["metadata"]["uid"] in deleted_uids
             else pod
             for pod in pods
         ]
 
     async def create(self, key: Key, owner: Object, count: int) -> Exception | None:
         """Creates that many pods from the owner's template."""
-        pod = from_template(owner, controller_reference(owner, self._api_version, self._named))
+        pod = pod_from_template(owner, controller_reference(owner, self._api_version, self._owner_kind))
         return await self.create_pods(key, owner, [pod] * count)
 
     async def create_pods(self, key: Key, owner: Object, pods: list[Object]) -> Exception | None:
         """Returns the first failure, if any; the remaining pods were not tried. In a terminating namespace a failure is
         ignored.
         """
-        client, left = self._client.at(key[0]), iter(pods)
+        client, remaining = self._client.in_cluster(key[0]), iter(pods)
 
-        async def one() -> None:
-            pod = next(left)
+        async def create_next() -> None:
+            pod = next(remaining)
             try:
-                made = await client.create(PODS, pod, key[1], brief=True)
+                created = await client.create(PODS, pod, key[1], metadata_only=True)
             except StatusError as error:
-                if not _is_namespace_ending(error):
-                    self._tell(key[0], owner, "create", pod["metadata"].get("name", ""), error)
+                if not _is_namespace_terminating(error):
+                    self._record_event(key[0], owner, "create", pod["metadata"].get("name", ""), error)
                 raise
-            self._writes.wrote(key, made)
-            self._tell(key[0], owner, "create", made["metadata"]["name"], None)
+            self._expectations.expect(key, created)
+            self._record_event(key[0], owner, "create", created["metadata"]["name"], None)
 
-        failure = await slow_start(len(pods), one)
-        return None if failure is not None and _is_namespace_ending(failure) else failure
+        failure = await slow_start(len(pods), create_next)
+        return None if failure is not None and _is_namespace_terminating(failure) else failure
 
     async def patch(self, key: Key, pod: Object, patch: Object) -> None:
         """Applies a merge patch."""
-        self._writes.wrote(key, await self._client.at(key[0]).merge(PODS, pod["metadata"]["name"], patch, key[1]))
+        self._expectations.expect(
+            key, await self._client.in_cluster(key[0]).merge_patch(PODS, pod["metadata"]["name"], patch, key[1])
+        )
 
     async def delete(self, key: Key, owner: Object, pods: Iterable[Object]) -> Exception | None:
-        client = self._client.at(key[0])
-        gone = self._deleted.setdefault(key, set())
+        client = self._client.in_cluster(key[0])
+        deleted_uids = self._deleted_uids.setdefault(key, set())
 
-        async def one(pod: Object) -> None:
+        async def delete_pod(pod: Object) -> None:
             metadata = pod["metadata"]
-            gone.add(metadata["uid"])
+            deleted_uids.add(metadata["uid"])
             try:
-                await client.delete(PODS, metadata["name"], key[1], uid=metadata["uid"], brief=True)
+                await client.delete(PODS, metadata["name"], key[1], uid=metadata["uid"], metadata_only=True)
             except NotFound:
                 return
             except Exception as error:
-                gone.discard(metadata["uid"])
-                self._tell(key[0], owner, "delete", metadata["name"], error)
+                deleted_uids.discard(metadata["uid"])
+                self._record_event(key[0], owner, "delete", metadata["name"], error)
                 raise
-            self._tell(key[0], owner, "delete", metadata["name"], None)
+            self._record_event(key[0], owner, "delete", metadata["name"], None)
 
-        return await each([partial(one, pod) for pod in pods])
+        return await run_all([partial(delete_pod, pod) for pod in pods])
 
-    async def settle(self, key: Key, owner: Object, claims: Claims) -> bool:
+    async def adopt_and_release(self, key: Key, owner: Object, claims: OwnershipClaims) -> bool:
         """Adopts orphans and releases pods that are no longer selected. Returns whether there was anything to do."""
         if not claims.adopt and not claims.release:
             return False
-        client = self._client.at(key[0])
-        patches = [(pod, self._holding(pod, release(pod, owner), False)) for pod in claims.release]
-        if claims.adopt and await is_alive(client, self._kind, owner):
-            reference = controller_reference(owner, self._api_version, self._named)
-            patches += [(pod, self._holding(pod, adoption(pod, reference), True)) for pod in claims.adopt]
+        client = self._client.in_cluster(key[0])
+        patches = [(pod, self._with_finalizer(pod, release_patch(pod, owner), False)) for pod in claims.release]
+        if claims.adopt and await can_adopt(client, self._owner_gvr, owner):
+            reference = controller_reference(owner, self._api_version, self._owner_kind)
+            patches += [(pod, self._with_finalizer(pod, adoption_patch(pod, reference), True)) for pod in claims.adopt]
 
-        async def one(pod: Object, patch: Object) -> None:
+        async def patch_pod(pod: Object, patch: Object) -> None:
             try:
-                self._writes.wrote(key, await client.merge(PODS, pod["metadata"]["name"], patch, key[1]))
+                self._expectations.expect(key, await client.merge_patch(PODS, pod["metadata"]["name"], patch, key[1]))
             except NotFound:
                 return
 
-        failure = await each([partial(one, pod, patch) for pod, patch in patches])
+        failure = await run_all([partial(patch_pod, pod, patch) for pod, patch in patches])
         if failure is not None:
             raise failure
         return True
 
-    def _holding(self, pod: Object, patch: Object, holds: bool) -> Object:
+    def _with_finalizer(self, pod: Object, patch: Object, add: bool) -> Object:
         if self._finalizer:
             others = [one for one in pod["metadata"].get("finalizers") or () if one != self._finalizer]
-            patch["metadata"]["finalizers"] = [*others, self._finalizer] if holds else others or None
+            patch["metadata"]["finalizers"] = [*others, self._finalizer] if add else others or None
         return patch
 
 
-async def is_alive(client: Client, kind: Kind, owner: Object) -> bool:
+async def can_adopt(client: Client, gvr: GroupVersionResource, owner: Object) -> bool:
     """Reads the owner from the server, not from the informer: an owner that is being deleted must not adopt."""
     metadata = owner["metadata"]
     try:
-        fresh = (await client.get(kind, metadata["name"], metadata["namespace"]))["metadata"]
+        live = (await client.get(gvr, metadata["name"], metadata["namespace"]))["metadata"]
     except NotFound:
         return False
-    return fresh["uid"] == metadata["uid"] and "deletionTimestamp" not in fresh
+    return live["uid"] == metadata["uid"] and "deletionTimestamp" not in live
 
 
-def _untold(cluster: str, owner: Object, verb: str, pod: str, error: Exception | None) -> None:
+def _discard_event(cluster: str, owner: Object, verb: str, pod: str, error: Exception | None) -> None:
     return
 
 
-def _is_namespace_ending(error: Exception) -> bool:
-    return isinstance(error, StatusError) and any(cause.reason == NAMESPACE_ENDS for cause in error.causes)
+def _is_namespace_terminating(error: Exception) -> bool:
+    return isinstance(error, StatusError) and any(cause.reason == NAMESPACE_TERMINATING for cause in error.causes)

@@ -6,29 +6,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.controlplane.podcontrol.ranking import least_needed
-from shoal.kinds.pod_state import is_active, is_available, is_ready, is_terminating
+from shoal.controlplane.podcontrol.rank import pods_to_delete
+from shoal.kinds.core.pod.status import is_active, is_available, is_ready, is_terminating
 from shoal.objects.conditions import get_condition
 
 Object = dict[str, Any]
 
-BURST = 500
+BURST_REPLICAS = 500
 """Maximum number of pods created or deleted in one reconcile. The desired number is computed again in between."""
-FAILURE = "ReplicaFailure"
+REPLICA_FAILURE = "ReplicaFailure"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReplicaSetPlan:
     create: int = 0
     delete: tuple[Object, ...] = ()
 
 
-def wanted_replicas(replica_set: Object) -> int:
+def desired_replicas(replica_set: Object) -> int:
     count = replica_set["spec"].get("replicas")
     return 1 if count is None else int(count)
 
 
-def sorted_out(pods: Iterable[Object], deleted: set[str]) -> tuple[list[Object], list[Object]]:
+def split_active(pods: Iterable[Object], deleted: set[str]) -> tuple[list[Object], list[Object]]:
     """Returns active and terminating pods. `deleted` are uids of deleted pods that the informer still shows as
     active.
     """
@@ -42,22 +42,22 @@ def sorted_out(pods: Iterable[Object], deleted: set[str]) -> tuple[list[Object],
     return active, terminating
 
 
-def plan(replica_set: Object, active: list[Object], related: Iterable[Object], now: float) -> Plan:
+def plan(replica_set: Object, active: list[Object], related: Iterable[Object], now: float) -> ReplicaSetPlan:
     if "deletionTimestamp" in replica_set["metadata"]:
-        return Plan()
-    surplus = len(active) - wanted_replicas(replica_set)
+        return ReplicaSetPlan()
+    surplus = len(active) - desired_replicas(replica_set)
     if surplus > 0:
-        return Plan(delete=tuple(least_needed(active, related, min(surplus, BURST), now)))
-    return Plan(create=min(-surplus, BURST))
+        return ReplicaSetPlan(delete=tuple(pods_to_delete(active, related, min(surplus, BURST_REPLICAS), now)))
+    return ReplicaSetPlan(create=min(-surplus, BURST_REPLICAS))
 
 
-def status(
+def replica_set_status(
     replica_set: Object,
     active: list[Object],
     terminating: list[Object],
     failure: Exception | None,
     now: float,
-    stamp: str,
+    now_rfc3339: str,
 ) -> Object:
     """As upstream: counts of zero are omitted, except `replicas` and `terminatingReplicas`. `now_rfc3339` is `now` as
     text.
@@ -72,20 +72,26 @@ def status(
         "readyReplicas": len(ready),
         "availableReplicas": len(available),
     }
-    found: Object = {"replicas": len(active), "terminatingReplicas": len(terminating)}
-    found |= {field: count for field, count in counts.items() if count}
-    found["observedGeneration"] = replica_set["metadata"].get("generation", 0)
-    conditions = _conditions(replica_set, len(active), failure, stamp)
-    return found | ({"conditions": conditions} if conditions else {})
+    result: Object = {"replicas": len(active), "terminatingReplicas": len(terminating)}
+    result |= {field: count for field, count in counts.items() if count}
+    result["observedGeneration"] = replica_set["metadata"].get("generation", 0)
+    conditions = _conditions(replica_set, len(active), failure, now_rfc3339)
+    return result | ({"conditions": conditions} if conditions else {})
 
 
-def _conditions(replica_set: Object, active: int, failure: Exception | None, stamp: str) -> list[Object]:
+def _conditions(replica_set: Object, active: int, failure: Exception | None, now_rfc3339: str) -> list[Object]:
     conditions: list[Object] = (replica_set.get("status") or {}).get("conditions") or []
-    failed = get_condition(replica_set, FAILURE)
+    failed = get_condition(replica_set, REPLICA_FAILURE)
     if failure is None:
-        return [condition for condition in conditions if condition.get("type") != FAILURE]
+        return [condition for condition in conditions if condition.get("type") != REPLICA_FAILURE]
     if failed is not None:
         return conditions
-    reason = "FailedCreate" if active < wanted_replicas(replica_set) else "FailedDelete"
-    made = {"type": FAILURE, "status": "True", "reason": reason, "message": str(failure), "lastTransitionTime": stamp}
-    return [*conditions, made]
+    reason = "FailedCreate" if active < desired_replicas(replica_set) else "FailedDelete"
+    condition = {
+        "type": REPLICA_FAILURE,
+        "status": "True",
+        "reason": reason,
+        "message": str(failure),
+        "lastTransitionTime": now_rfc3339,
+    }
+    return [*conditions, condition]

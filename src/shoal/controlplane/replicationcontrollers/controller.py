@@ -4,33 +4,40 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
-from shoal.controlplane.hosted import HostedClusters
-from shoal.controlplane.podcontrol.control import Teller
-from shoal.controlplane.replicasets.controller import Owners, ReplicaSetLoop
+from shoal.controlplane.hosted_clusters import HostedClusterFilter
+from shoal.controlplane.podcontrol.control import PodEventSink
+from shoal.controlplane.replicasets.controller import ReplicaOwnerKind, ReplicaSetReconciler
 from shoal.objects.errors import BadRequest
-from shoal.objects.selectors import NOTHING, LabelSelector, from_label_selector
-from shoal.runtime.dependents import Dependents
+from shoal.objects.selectors import SELECT_NOTHING, LabelSelector, from_label_selector
+from shoal.runtime.indexed_informer import IndexedInformer
 
 Object = dict[str, Any]
 
-CONTROLLERS = Kind("", "v1", "replicationcontrollers")
+REPLICATION_CONTROLLERS = GroupVersionResource("", "v1", "replicationcontrollers")
 
 
 def selector_of(controller: Object) -> LabelSelector:
     """An empty selector selects nothing."""
     labels = (controller.get("spec") or {}).get("selector")
     try:
-        return from_label_selector({"matchLabels": labels}) if labels else NOTHING
+        return from_label_selector({"matchLabels": labels}) if labels else SELECT_NOTHING
     except BadRequest:
-        return NOTHING
+        return SELECT_NOTHING
 
 
-OWNERS = Owners(CONTROLLERS, "v1", "ReplicationController", selector_of, frozenset({"terminatingReplicas"}))
+REPLICATION_CONTROLLER_OWNER = ReplicaOwnerKind(
+    REPLICATION_CONTROLLERS, "v1", "ReplicationController", selector_of, frozenset({"terminatingReplicas"})
+)
 
 
-def replication_controller_loop(
-    client: Client, clock: Clock, hosted: HostedClusters, controllers: Dependents, pods: Dependents, tell: Teller
-) -> ReplicaSetLoop:
-    return ReplicaSetLoop(client, clock, hosted, controllers, pods, tell, OWNERS)
+def new_replication_controller_reconciler(
+    client: Client,
+    clock: Clock,
+    hosted: HostedClusterFilter,
+    controllers: IndexedInformer,
+    pods: IndexedInformer,
+    event_sink: PodEventSink,
+) -> ReplicaSetReconciler:
+    return ReplicaSetReconciler(client, clock, hosted, controllers, pods, event_sink, REPLICATION_CONTROLLER_OWNER)

@@ -10,80 +10,93 @@ from typing import Any
 from zlib import crc32
 
 from shoal.client.reflector import Key
-from shoal.client.requests import Client
+from shoal.client.rest import Client
 from shoal.clock import Clock
-from shoal.controlplane.scheduler.home import Home
-from shoal.controlplane.scheduler.metrics import PENDING
-from shoal.controlplane.scheduler.round import Round
-from shoal.controlplane.scheduler.shape import Shapes
-from shoal.controlplane.scheduler.sources import See, Sources
-from shoal.controlplane.scheduler.writing import Writer
-from shoal.runtime.loop import Loop
-from shoal.runtime.recorder import Recorder
+from shoal.controlplane.scheduler.binder import Binder
+from shoal.controlplane.scheduler.cluster_scheduler import ClusterScheduler
+from shoal.controlplane.scheduler.cycle import SchedulingCycle
+from shoal.controlplane.scheduler.equivalence import EquivalenceClasses
+from shoal.controlplane.scheduler.informers import ClusterEventHandler, SchedulerInformers
+from shoal.controlplane.scheduler.metrics import PENDING_PODS
+from shoal.runtime.controller import Controller
+from shoal.runtime.event_recorder import EventRecorder
 
 Object = dict[str, Any]
 
 
-def scheduler_loops(client: Client, clock: Clock) -> list[Loop[str]]:
-    return [Scheduler(client, clock).loop]
+def new_scheduler_controllers(client: Client, clock: Clock) -> list[Controller[str]]:
+    return [PodScheduler(client, clock).controller]
 
 
-class Scheduler:
+class PodScheduler:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
-        self.loop: Loop[str] = Loop("scheduler", clock, self.reconcile)
-        self.homes: dict[str, Home] = {}
-        self._shapes = Shapes()
-        self._recorder = Recorder(client.at, clock)
-        self.sources = Sources(client, clock, self)
-        self.loop.sources += [self.sources.run, self._recorder.run, self._tell_pending]
+        self.controller: Controller[str] = Controller("scheduler", clock, self.reconcile)
+        self.cluster_schedulers: dict[str, ClusterScheduler] = {}
+        self._equivalence_classes = EquivalenceClasses()
+        self._recorder = EventRecorder(client.in_cluster, clock)
+        self.informers = SchedulerInformers(client, clock, self)
+        self.controller.sources += [self.informers.run, self._recorder.run, self._report_pending]
 
-    async def _tell_pending(self) -> None:
-        def read() -> list[tuple[str, dict[str, str], float]]:
-            counts = [(cluster, *home.pending) for cluster, home in self.homes.items()]
+    async def _report_pending(self) -> None:
+        def read_pending() -> list[tuple[str, dict[str, str], float]]:
+            counts = [
+                (cluster, *cluster_scheduler.pending_counts)
+                for cluster, cluster_scheduler in self.cluster_schedulers.items()
+            ]
             return [
                 (cluster, {"queue": queue}, float(number))
                 for cluster, active, resting in counts
                 for queue, number in (("active", active), ("unschedulable", resting))
             ]
 
-        with PENDING.read_by(read):
+        with PENDING_PODS.registration(read_pending):
             await asyncio.Event().wait()
 
-    def seen(self, cluster: str, see: See) -> None:
+    def handle_object(self, cluster: str, handler: ClusterEventHandler) -> None:
         """Handles a pod or node event."""
-        home = self.homes.get(cluster)
-        if home is None:
-            home = self.homes[cluster] = Home(self._shapes, lambda name: crc32(name.encode()), self.sources.need)
-            self.sources.introduce(cluster, home)
-        if see(home):
-            self.loop.queue.add(cluster)
-        if home.empty:
-            del self.homes[cluster]
+        cluster_scheduler = self.cluster_schedulers.get(cluster)
+        if cluster_scheduler is None:
+            cluster_scheduler = self.cluster_schedulers[cluster] = ClusterScheduler(
+                self._equivalence_classes, lambda name: crc32(name.encode()), self.informers.require_kind
+            )
+            self.informers.replay(cluster, cluster_scheduler)
+        if handler(cluster_scheduler):
+            self.controller.queue.add(cluster)
+        if cluster_scheduler.is_empty:
+            del self.cluster_schedulers[cluster]
 
-    def seen_besides(self, cluster: str, see: See) -> None:
+    def handle_dependency(self, cluster: str, handler: ClusterEventHandler) -> None:
         """Handles events of other kinds, which matter only in clusters with pods."""
-        home = self.homes.get(cluster)
-        if home is not None and see(home):
-            self.loop.queue.add(cluster)
+        cluster_scheduler = self.cluster_schedulers.get(cluster)
+        if cluster_scheduler is not None and handler(cluster_scheduler):
+            self.controller.queue.add(cluster)
 
-    def seen_cluster(self, key: Key, obj: Object | None) -> None:
+    def handle_logical_cluster(self, key: Key, obj: Object | None) -> None:
         if obj is None:
-            self.homes.pop(key[2], None)
-        elif key[2] in self.homes:
-            self.loop.queue.add(key[2])
+            self.cluster_schedulers.pop(key[2], None)
+        elif key[2] in self.cluster_schedulers:
+            self.controller.queue.add(key[2])
 
-    def informed(self) -> None:
-        for cluster in self.homes:
-            self.loop.queue.add(cluster)
+    def on_sync(self) -> None:
+        for cluster in self.cluster_schedulers:
+            self.controller.queue.add(cluster)
 
     async def reconcile(self, cluster: str) -> float | None:
-        home, logical = self.homes.get(cluster), self.sources.clusters.objects.get(("", "", cluster))
-        if not self.sources.informed or home is None or logical is None or logical["spec"].get("profile") != "cluster":
+        cluster_scheduler, logical_cluster = (
+            self.cluster_schedulers.get(cluster),
+            self.informers.clusters.objects.get(("", "", cluster)),
+        )
+        if (
+            not self.informers.has_synced
+            or cluster_scheduler is None
+            or logical_cluster is None
+            or logical_cluster["spec"].get("profile") != "cluster"
+        ):
             return None
-        writer = Writer(self._client, self._clock, self._recorder, cluster)
-        round_ = Round(home, writer, self._clock.monotonic)
-        await round_.run()
-        if round_.failures:
-            raise round_.failures[0]
-        return home.later(self._clock.monotonic())
+        writer = Binder(self._client, self._clock, self._recorder, cluster)
+        cycle = SchedulingCycle(cluster_scheduler, writer, self._clock.monotonic)
+        await cycle.run()
+        if cycle.failures:
+            raise cycle.failures[0]
+        return cluster_scheduler.next_report_after(self._clock.monotonic())

@@ -8,34 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from shoal.controlplane.scheduler.cluster_scheduler import ClusterScheduler
 from shoal.controlplane.scheduler.decide import SCHEDULER
-from shoal.controlplane.scheduler.home import Bind, Home
-from shoal.telemetry.meters import Counter, Histogram, Lookup, Meter, written
+from shoal.controlplane.scheduler.results import Binding
+from shoal.telemetry.metrics import Counter, Histogram, Metric, MetricFunc, render_text
 
-SECONDS = (1e-5, 1e-4, *(0.001 * 2**power for power in range(15)))
+BUCKETS = (1e-5, 1e-4, *(0.001 * 2**power for power in range(15)))
 _LABELS = ("result", "profile")
 
 ATTEMPTS = Counter("scheduler_schedule_attempts_total", "Decisions about pods.", _LABELS)
-TOOK = Histogram("scheduler_scheduling_attempt_duration_seconds", "Time of a decision.", _LABELS, SECONDS)
-PENDING = Lookup("scheduler_pending_pods", "Pods without a node: still to be decided, or refused for now.", ("queue",))
-_ALL: tuple[Meter, ...] = (ATTEMPTS, TOOK, PENDING)
+ATTEMPT_DURATION = Histogram("scheduler_scheduling_attempt_duration_seconds", "Time of a decision.", _LABELS, BUCKETS)
+PENDING_PODS = MetricFunc(
+    "scheduler_pending_pods", "Pods without a node: still to be decided, or refused for now.", ("queue",)
+)
+_ALL: tuple[Metric, ...] = (ATTEMPTS, ATTEMPT_DURATION, PENDING_PODS)
 
 
-def choose(home: Home, limit: int, now: Callable[[], float]) -> list[Bind]:
+def schedule_pending(cluster_scheduler: ClusterScheduler, limit: int, now: Callable[[], float]) -> list[Binding]:
     """Calls `schedule_pending` and observes the attempts."""
-    began, scheduled, refused = now(), home.scheduled, home.refused
-    found = home.choose(limit)
-    scheduled, refused = home.scheduled - scheduled, home.refused - refused
-    if scheduled or refused:
-        each = (now() - began) / (scheduled + refused)
-        for result, times in (("scheduled", scheduled), ("unschedulable", refused)):
+    start, scheduled, unschedulable = now(), cluster_scheduler.scheduled, cluster_scheduler.unschedulable
+    bindings = cluster_scheduler.schedule_pending(limit)
+    scheduled, unschedulable = cluster_scheduler.scheduled - scheduled, cluster_scheduler.unschedulable - unschedulable
+    if scheduled or unschedulable:
+        each = (now() - start) / (scheduled + unschedulable)
+        for result, times in (("scheduled", scheduled), ("unschedulable", unschedulable)):
             if times:
                 ATTEMPTS.inc("", times, result=result, profile=SCHEDULER)
-                TOOK.row("", result=result, profile=SCHEDULER).observe(each, times)
-    return found
+                ATTEMPT_DURATION.observer("", result=result, profile=SCHEDULER).observe(each, times)
+    return bindings
 
 
-def failed(times: int) -> None:
+def count_binding_errors(times: int) -> None:
     """Counts bindings that the server rejected."""
     if times:
         ATTEMPTS.inc("", times, result="error", profile=SCHEDULER)
@@ -43,5 +46,5 @@ def failed(times: int) -> None:
 
 def render(only: str | None = None) -> str:
     """Renders /metrics of all clusters or of one."""
-    lines = written(_ALL, only)
+    lines = render_text(_ALL, only)
     return "\n".join(lines) + "\n" if lines else ""

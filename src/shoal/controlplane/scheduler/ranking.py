@@ -11,86 +11,102 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
-from shoal.controlplane.scheduler.company import Company, Mood
 from shoal.controlplane.scheduler.decide import (
-    NOT_NAMED,
-    Bid,
-    Chosen,
-    Dice,
-    Reasons,
-    Refused,
-    attraction,
-    banned,
-    best,
-    crowded,
-    headroom,
-    message,
+    NODE_NAME_MISMATCH,
+    FilterReasons,
+    FitError,
+    NodeBid,
+    ScheduleResult,
+    TieBreaker,
+    allocation_score,
+    best_node,
+    fit_error_message,
+    fit_filter,
+    static_filter,
+    static_score,
 )
-from shoal.controlplane.scheduler.places import Place, Places
-from shoal.controlplane.scheduler.shape import Shape
-from shoal.controlplane.scheduler.snapshot import Node, Snapshot
-from shoal.controlplane.scheduler.volumes import Ties
+from shoal.controlplane.scheduler.equivalence import EquivalenceClass
+from shoal.controlplane.scheduler.interpod import InterPodScore, InterPodState
+from shoal.controlplane.scheduler.node_groups import TopologyNodeGroup, TopologyNodeGroups
+from shoal.controlplane.scheduler.snapshot import ClusterSnapshot, NodeInfo
+from shoal.controlplane.scheduler.volumes import VolumeConstraints
 
 
-class Ranking:
-    def __init__(self, shape: Shape, dice: Dice, company: Company | None = None, ties: Ties | None = None) -> None:
-        self._shape, self._dice = shape, dice
-        self.company, self.ties = company, ties
-        self._keys: tuple[str, ...] = ()
-        self._forget()
+class NodeRanking:
+    def __init__(
+        self,
+        equivalence: EquivalenceClass,
+        tie_breaker: TieBreaker,
+        inter_pod: InterPodState | None = None,
+        volume_constraints: VolumeConstraints | None = None,
+    ) -> None:
+        self._equivalence, self._tie_breaker = equivalence, tie_breaker
+        self.inter_pod, self.volume_constraints = inter_pod, volume_constraints
+        self._topology_keys: tuple[str, ...] = ()
+        self._reset()
 
-    def _forget(self) -> None:
-        self._gains = self._revision = -1
-        self._known: dict[str, tuple[int, Reasons, int, int, Place]] = {}
+    def _reset(self) -> None:
+        self._improvements = self._revision = -1
+        self._static_results: dict[str, tuple[int, FilterReasons, int, int, TopologyNodeGroup]] = {}
         """Results that do not depend on pods, by the node description revision they were computed for."""
-        self._bids: dict[str, Bid] = {}
-        self._refused: dict[str, Reasons] = {}
-        self._places = Places(self.company, self._keys, self._bids)
+        self._bids: dict[str, NodeBid] = {}
+        self._filtered: dict[str, FilterReasons] = {}
+        self._groups = TopologyNodeGroups(self.inter_pod, self._topology_keys, self._bids)
 
-    def decide(self, snapshot: Snapshot) -> Chosen | Refused:
-        if self.ties is not None and self.ties.message:
-            nodes = sum(node.present for node in snapshot.nodes.values())
-            return Refused(f"0/{nodes} nodes are available: {self.ties.message}." if nodes else message(()))
-        if self.company is not None:
-            self._keep_company(self.company, snapshot)
-        if self._gains != snapshot.gains:
-            better = snapshot.gained_since(self._gains) if self._gains >= 0 else None
-            self._look_at(snapshot, better)
-            self._gains = snapshot.gains
-        chosen = self._best(snapshot)
-        if chosen is not None:
-            return Chosen(chosen)
-        self._look_at(snapshot, snapshot.changed_since(self._revision) if self._revision >= 0 else None)
+    def decide(self, snapshot: ClusterSnapshot) -> ScheduleResult | FitError:
+        if self.volume_constraints is not None and self.volume_constraints.message:
+            nodes = sum(node.exists for node in snapshot.nodes.values())
+            return FitError(
+                f"0/{nodes} nodes are available: {self.volume_constraints.message}." if nodes else fit_error_message(())
+            )
+        if self.inter_pod is not None:
+            self._update_inter_pod(self.inter_pod, snapshot)
+        if self._improvements != snapshot.improvements:
+            improved = snapshot.improved_since(self._improvements) if self._improvements >= 0 else None
+            self._evaluate_nodes(snapshot, improved)
+            self._improvements = snapshot.improvements
+        node_name = self._best_node(snapshot)
+        if node_name is not None:
+            return ScheduleResult(node_name)
+        self._evaluate_nodes(snapshot, snapshot.changed_since(self._revision) if self._revision >= 0 else None)
         self._revision = snapshot.revision
-        return Refused(message([*self._refused.values(), *self._closed(), *self._not_named(snapshot)]))
+        return FitError(
+            fit_error_message([*self._filtered.values(), *self._inter_pod_reasons(), *self._excluded_by_name(snapshot)])
+        )
 
-    def possible(self) -> list[str]:
+    def preemption_candidates(self) -> list[str]:
         """After a FitError: the nodes that reject, or might reject, only because of their pods."""
-        return [name for name, known in self._known.items() if not known[1]]
+        return [name for name, static in self._static_results.items() if not static[1]]
 
-    def _keep_company(self, company: Company, snapshot: Snapshot) -> None:
-        company.update(snapshot)
-        changes = company.changes()
-        keys = tuple(sorted(company.keys))
-        if keys != self._keys:
-            self._keys = keys
-            self._forget()
+    def _update_inter_pod(self, inter_pod: InterPodState, snapshot: ClusterSnapshot) -> None:
+        inter_pod.update(snapshot)
+        changes = inter_pod.changed_labels()
+        keys = tuple(sorted(inter_pod.topology_keys))
+        if keys != self._topology_keys:
+            self._topology_keys = keys
+            self._reset()
         else:
-            self._places.feel(changes)
+            self._groups.refresh_scores(changes)
 
-    def _best(self, snapshot: Snapshot) -> str | None:
-        bids: list[Bid] = []
-        moods: list[Mood] = []
-        for mood, heap, place in self._places.open():
-            bid = self._top(mood, heap, place, snapshot)
+    def _best_node(self, snapshot: ClusterSnapshot) -> str | None:
+        bids: list[NodeBid] = []
+        inter_pod_scores: list[InterPodScore] = []
+        for inter_pod_score, heap, group in self._groups.open_heaps():
+            bid = self._top_bid(inter_pod_score, heap, group, snapshot)
             if bid is not None:
                 bids.append(bid)
-                moods.append(mood)
+                inter_pod_scores.append(inter_pod_score)
         if len(bids) < 2:
             return bids[0][2] if bids else None
-        return best(bids, moods)
+        return best_node(bids, inter_pod_scores)
 
-    def _top(self, mood: Mood, heap: list[Bid], of: Place | None, snapshot: Snapshot) -> Bid | None:
+    def _top_bid(
+        self,
+        inter_pod_score: InterPodScore,
+        heap: list[NodeBid],
+        heap_group: TopologyNodeGroup | None,
+        snapshot: ClusterSnapshot,
+    ) -> NodeBid | None:
         """Returns the best bid of a heap, which belongs to one group or to all small groups with one score."""
         while heap:
             bid = heap[0]
@@ -98,57 +114,74 @@ class Ranking:
             if self._bids.get(name) is not bid:
                 heapq.heappop(heap)
                 continue
-            place = self._known[name][4]
-            if place is not of and (of is not None or place.heap is not None or place.mood != mood):
+            group = self._static_results[name][4]
+            if group is not heap_group and (
+                heap_group is not None or group.heap is not None or group.score != inter_pod_score
+            ):
                 heapq.heappop(heap)
             elif snapshot.nodes[name].revision == revision:
                 return bid
             else:
                 heapq.heappop(heap)
-                self._look(name, snapshot.nodes[name])
+                self._evaluate_node(name, snapshot.nodes[name])
         return None
 
-    def _closed(self) -> Iterator[Reasons]:
+    def _inter_pod_reasons(self) -> Iterator[FilterReasons]:
         """Yields the inter-pod reasons of nodes that pass all other filters."""
-        if self.company is not None:
+        if self.inter_pod is not None:
             for name in self._bids:
-                yield (self.company.obstacle(self._known[name][4].labels),)
+                yield (self.inter_pod.reject_reason(self._static_results[name][4].labels),)
 
-    def _not_named(self, snapshot: Snapshot) -> list[Reasons]:
+    def _excluded_by_name(self, snapshot: ClusterSnapshot) -> list[FilterReasons]:
         """Returns a reason for each node that is not evaluated because the pod requires other nodes by name."""
-        if self._shape.pinned is None:
+        if self._equivalence.node_names is None:
             return []
-        return [NOT_NAMED] * (sum(node.present for node in snapshot.nodes.values()) - len(self._known))
+        return [NODE_NAME_MISMATCH] * (sum(node.exists for node in snapshot.nodes.values()) - len(self._static_results))
 
-    def _look_at(self, snapshot: Snapshot, names: set[str] | None) -> None:
+    def _evaluate_nodes(self, snapshot: ClusterSnapshot, names: set[str] | None) -> None:
         """Evaluates the nodes; None for all."""
-        only = self._shape.pinned
-        if only is not None:
-            names = set(only) if names is None else names & only
-        for name in {*snapshot.nodes, *self._known} if names is None else names:
-            self._look(name, snapshot.nodes.get(name))
-        self._places.tidy()
+        node_names = self._equivalence.node_names
+        if node_names is not None:
+            names = set(node_names) if names is None else names & node_names
+        for name in {*snapshot.nodes, *self._static_results} if names is None else names:
+            self._evaluate_node(name, snapshot.nodes.get(name))
+        self._groups.compact()
 
-    def _look(self, name: str, node: Node | None) -> None:
+    def _evaluate_node(self, name: str, node: NodeInfo | None) -> None:
         self._bids.pop(name, None)
-        self._refused.pop(name, None)
-        known = self._known.get(name)
-        if node is None or not node.present:
-            if known is not None:
-                self._places.leave(name, known[4])
-                del self._known[name]
+        self._filtered.pop(name, None)
+        static = self._static_results.get(name)
+        if node is None or not node.exists:
+            if static is not None:
+                self._groups.remove(name, static[4])
+                del self._static_results[name]
             return
-        shape = self._shape
-        if known is None or known[0] != node.described:
-            if known is not None:
-                self._places.leave(name, known[4])
-            place = self._places.enter(name, node.labels)
-            known = (node.described, banned(shape, node), attraction(shape, node), self._dice(name), place)
-            self._known[name] = known
-        _, ban, liked, throw, place = known
-        why = ban or crowded(shape, node) or (self.ties.reasons(node) if self.ties is not None else ())
-        if why:
-            self._refused[name] = why
+        equivalence = self._equivalence
+        if static is None or static[0] != node.description_revision:
+            if static is not None:
+                self._groups.remove(name, static[4])
+            group = self._groups.add(name, node.labels)
+            static = (
+                node.description_revision,
+                static_filter(equivalence, node),
+                static_score(equivalence, node),
+                self._tie_breaker(name),
+                group,
+            )
+            self._static_results[name] = static
+        _, static_reasons, static_points, tie_break, group = static
+        filter_reasons = (
+            static_reasons
+            or fit_filter(equivalence, node)
+            or (self.volume_constraints.reasons(node) if self.volume_constraints is not None else ())
+        )
+        if filter_reasons:
+            self._filtered[name] = filter_reasons
             return
-        bid = self._bids[name] = (-(liked + headroom(shape, node)), throw, name, node.revision)
-        self._places.offer(place, bid)
+        bid = self._bids[name] = (
+            -(static_points + allocation_score(equivalence, node)),
+            tie_break,
+            name,
+            node.revision,
+        )
+        self._groups.push(group, bid)

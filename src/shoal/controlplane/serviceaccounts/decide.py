@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from shoal.kinds.accounts import DESCRIPTION
+from shoal.kinds.core.serviceaccount import ROOT_CA_ANNOTATIONS
 
 Object = dict[str, Any]
 
@@ -18,19 +18,19 @@ def is_active(namespace: Object) -> bool:
     return "deletionTimestamp" not in namespace["metadata"]
 
 
-def repaired(config_map: Object, authority: str) -> Object | None:
+def root_ca_update(config_map: Object, ca_cert: str) -> Object | None:
     """Returns the corrected ConfigMap; None if it is correct."""
     metadata = config_map["metadata"]
     annotations = metadata.get("annotations") or {}
-    wanted = {"ca.crt": authority}
+    desired = {"ca.crt": ca_cert}
     if (
-        config_map.get("data") == wanted
+        config_map.get("data") == desired
         and not config_map.get("binaryData")
-        and DESCRIPTION.items() <= annotations.items()
+        and ROOT_CA_ANNOTATIONS.items() <= annotations.items()
     ):
         return None
     kept = {key: value for key, value in config_map.items() if key != "binaryData"}
-    return {**kept, "metadata": {**metadata, "annotations": {**annotations, **DESCRIPTION}}, "data": wanted}
+    return {**kept, "metadata": {**metadata, "annotations": {**annotations, **ROOT_CA_ANNOTATIONS}}, "data": desired}
 
 
 def account_of(secret: Object) -> str:
@@ -48,20 +48,20 @@ def needs_token(secret: Object) -> bool:
     return not (secret.get("data") or {}).get("token")
 
 
-def missing(secret: Object, owner: Object, authority: str, token: str) -> Object | None:
+def token_secret_patch(secret: Object, owner: Object, ca_cert: str, token: str) -> Object | None:
     """Returns the patch that completes the Secret, with a token if it has none; None if it is complete."""
     metadata, data = secret["metadata"], secret.get("data") or {}
-    wanted = {"ca.crt": _encoded(authority), "namespace": _encoded(metadata["namespace"])}
+    desired = {"ca.crt": _base64(ca_cert), "namespace": _base64(metadata["namespace"])}
     if token:
-        wanted["token"] = _encoded(token)
+        desired["token"] = _base64(token)
     uid = owner["metadata"]["uid"]
-    if wanted.items() <= data.items() and (metadata.get("annotations") or {}).get(ACCOUNT_UID) == uid:
+    if desired.items() <= data.items() and (metadata.get("annotations") or {}).get(ACCOUNT_UID) == uid:
         return None
     return {
         "metadata": {"resourceVersion": metadata["resourceVersion"], "annotations": {ACCOUNT_UID: uid}},
-        "data": wanted,
+        "data": desired,
     }
 
 
-def _encoded(text: str) -> str:
+def _base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()

@@ -5,179 +5,192 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.client.reflector import Key
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
-from shoal.controlplane.history import History, Newest
-from shoal.controlplane.hosted import HostedClusters
-from shoal.controlplane.pacing import Pace
+from shoal.controlplane.controller_history import ControllerHistory, CurrentRevision
+from shoal.controlplane.cost_throttle import CostThrottle
+from shoal.controlplane.hosted_clusters import HostedClusterFilter
 from shoal.controlplane.podcontrol.batches import slow_start
-from shoal.controlplane.podcontrol.changes import adopters, is_new
 from shoal.controlplane.podcontrol.control import PodControl
-from shoal.controlplane.statefulsets.decide import Decision, Snapshot, decide, outdated
-from shoal.controlplane.statefulsets.identity import claim_templates, members
-from shoal.controlplane.statefulsets.telling import Telling
-from shoal.kinds.pod_state import next_availability
-from shoal.kinds.revisions import same_as
+from shoal.controlplane.podcontrol.predicates import matching_owners, spec_or_metadata_changed
+from shoal.controlplane.statefulsets.decide import StatefulSetDecision, StatefulSetSnapshot, decide, revisions_to_delete
+from shoal.controlplane.statefulsets.events import StatefulSetEvents
+from shoal.controlplane.statefulsets.identity import claim_templates, filter_members
+from shoal.kinds.apps.revision import find_equal_revision
+from shoal.kinds.core.pod.status import seconds_to_next_available
 from shoal.objects.errors import AlreadyExists, StatusError
-from shoal.objects.ownership import claim
-from shoal.runtime.dependents import Dependents
-from shoal.runtime.gate import Gate
-from shoal.runtime.loop import Later, Loop
-from shoal.runtime.ownwrites import OwnStatuses, OwnWrites
-from shoal.runtime.recorder import Recorder
+from shoal.objects.ownership import claim_objects
+from shoal.runtime.cache_sync import CacheSyncGate
+from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.event_recorder import EventRecorder
+from shoal.runtime.expectations import StatusWriter, WriteExpectations
+from shoal.runtime.indexed_informer import IndexedInformer
 
 Object = dict[str, Any]
 
-STATEFUL_SETS = Kind("apps", "v1", "statefulsets")
-CLAIMS = Kind("", "v1", "persistentvolumeclaims")
-UNSEEN_SECONDS = 5.0
+STATEFUL_SETS = GroupVersionResource("apps", "v1", "statefulsets")
+CLAIMS = GroupVersionResource("", "v1", "persistentvolumeclaims")
+EXPECTATIONS_RETRY_SECONDS = 5.0
 """Safety net. The controller's writes normally arrive through the informer; this covers an informer that was lost
 meanwhile.
 """
 
 
-class StatefulSetLoop:
+class StatefulSetReconciler:
     """Keys are StatefulSets. The informers are shared with other controllers and are run elsewhere."""
 
     def __init__(
         self,
         client: Client,
         clock: Clock,
-        hosted: HostedClusters,
-        sets: Dependents,
-        pods: Dependents,
-        claims: Dependents,
-        revisions: Dependents,
-        recorder: Recorder,
+        hosted: HostedClusterFilter,
+        stateful_sets: IndexedInformer,
+        pods: IndexedInformer,
+        claims: IndexedInformer,
+        revisions: IndexedInformer,
+        recorder: EventRecorder,
     ) -> None:
-        self._client, self._clock, self._hosted = client, clock, hosted
-        self._sets, self._pods, self._claims = sets, pods, claims
-        self._telling = Telling(recorder)
-        self._control = PodControl(client, pods, STATEFUL_SETS, "apps/v1", "StatefulSet", self._telling.pod)
-        self._history = History(client, revisions, STATEFUL_SETS, "StatefulSet")
-        self._statuses = OwnStatuses(client, STATEFUL_SETS, sets)
-        self._claim_writes: OwnWrites[Key] = OwnWrites(claims)
-        self.loop: Loop[Key] = Loop("statefulsets", clock, self.reconcile)
-        self._gate: Gate[Key] = Gate(self.loop.queue.add, sets, pods, claims, revisions)
-        self._pace = Pace(clock, self.loop.queue)
-        sets.listeners.append(self._set_changed)
-        pods.listeners.append(self._pod_changed)
-        claims.listeners.append(self._claim_changed)
-        revisions.listeners.append(self._revision_changed)
+        self._client, self._clock, self._hosted_filter = client, clock, hosted
+        self._sets, self._pods, self._claims = stateful_sets, pods, claims
+        self._events = StatefulSetEvents(recorder)
+        self._pod_control = PodControl(client, pods, STATEFUL_SETS, "apps/v1", "StatefulSet", self._events.record_pod)
+        self._history = ControllerHistory(client, revisions, STATEFUL_SETS, "StatefulSet")
+        self._status_writer = StatusWriter(client, STATEFUL_SETS, stateful_sets)
+        self._claim_expectations: WriteExpectations[Key] = WriteExpectations(claims)
+        self.controller: Controller[Key] = Controller("statefulsets", clock, self.reconcile)
+        self._cache_sync: CacheSyncGate[Key] = CacheSyncGate(
+            self.controller.queue.add, stateful_sets, pods, claims, revisions
+        )
+        self._throttle = CostThrottle(clock, self.controller.queue)
+        stateful_sets.event_handlers.append(self._on_stateful_set)
+        pods.event_handlers.append(self._on_pod)
+        claims.event_handlers.append(self._on_claim)
+        revisions.event_handlers.append(self._on_revision)
 
-    def _set_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
-        if is_new(before, now):
-            self.loop.queue.add(key)
+    def _on_stateful_set(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if spec_or_metadata_changed(old, new):
+            self.controller.queue.add(key)
         else:
-            self._pace.wake(key)
+            self._throttle.enqueue(key)
 
-    def _pod_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
-        for owner in self._control.owners(key, before, now):
-            if self._control.in_sight(owner):
-                self._pace.wake(owner)
-        for owner in adopters(now, self._sets.beside(key)):
-            self.loop.queue.add(owner)
+    def _on_pod(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for owner in self._pod_control.owners(key, old, new):
+            if self._pod_control.satisfied(owner):
+                self._throttle.enqueue(owner)
+        for owner in matching_owners(new, self._sets.by_namespace(key)):
+            self.controller.queue.add(owner)
 
-    def _claim_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
-        for owner, stateful_set in self._sets.beside(key):
+    def _on_claim(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for owner, stateful_set in self._sets.by_namespace(key):
             names = (template["metadata"]["name"] for template in claim_templates(stateful_set))
             if any(key[2].startswith(f"{name}-{owner[2]}-") for name in names):
-                self.loop.queue.add(owner)
+                self.controller.queue.add(owner)
 
-    def _revision_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
-        for owner in self._history.owners_of(key, before, now):
-            self.loop.queue.add(owner)
+    def _on_revision(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for owner in self._history.owners_of(key, old, new):
+            self.controller.queue.add(owner)
 
     async def reconcile(self, key: Key) -> float | None:
         stateful_set = self._sets.get(key)
         if stateful_set is None:
             self._forget(key)
             return None
-        if not self._hosted.admits(key[0], self.loop.queue.add, key) or not self._gate.admits(key):
+        if not self._hosted_filter.accepts(key[0], self.controller.queue.add, key) or not self._cache_sync.allow(key):
             return None
-        if not self._in_sight(key):
-            return UNSEEN_SECONDS
-        owned = self._pods.owned(key, stateful_set["metadata"]["uid"])
-        claims = members(stateful_set, claim(stateful_set, owned, self._pods.orphans(key)))
-        if await self._control.settle(key, stateful_set, claims):
-            return UNSEEN_SECONDS
-        revisions = await self._history.found(key, stateful_set)
+        if not self._expectations_satisfied(key):
+            return EXPECTATIONS_RETRY_SECONDS
+        owned = self._pods.by_controller(key, stateful_set["metadata"]["uid"])
+        claims = filter_members(stateful_set, claim_objects(stateful_set, owned, self._pods.orphans(key)))
+        if await self._pod_control.adopt_and_release(key, stateful_set, claims):
+            return EXPECTATIONS_RETRY_SECONDS
+        revisions = await self._history.adopt_and_list(key, stateful_set)
         if revisions is None:
-            return UNSEEN_SECONDS
-        newest = await self._newest(key, stateful_set, revisions)
-        if newest is None:
+            return EXPECTATIONS_RETRY_SECONDS
+        update_revision = await self._update_revision(key, stateful_set, revisions)
+        if update_revision is None:
             return None
-        return await self._advance(key, stateful_set, claims.kept, revisions, newest)
+        return await self._manage(key, stateful_set, claims.owned, revisions, update_revision)
 
-    async def _newest(self, key: Key, stateful_set: Object, revisions: list[Object]) -> Newest | None:
+    async def _update_revision(self, key: Key, stateful_set: Object, revisions: list[Object]) -> CurrentRevision | None:
         """Returns None if the set is being deleted and its revisions were deleted before it."""
         if "deletionTimestamp" not in stateful_set["metadata"]:
-            return await self._history.newest(key, stateful_set, revisions)
-        same = same_as(stateful_set, revisions)
-        collisions = (stateful_set.get("status") or {}).get("collisionCount") or 0
-        return Newest(same, collisions) if same is not None else None
+            return await self._history.current_revision(key, stateful_set, revisions)
+        existing = find_equal_revision(stateful_set, revisions)
+        collision_count = (stateful_set.get("status") or {}).get("collisionCount") or 0
+        return CurrentRevision(existing, collision_count) if existing is not None else None
 
-    async def _advance(
-        self, key: Key, stateful_set: Object, pods: list[Object], revisions: list[Object], newest: Newest
+    async def _manage(
+        self,
+        key: Key,
+        stateful_set: Object,
+        pods: list[Object],
+        revisions: list[Object],
+        update_revision: CurrentRevision,
     ) -> float | None:
-        now, at = self._clock.now(), (stateful_set.get("status") or {}).get("currentRevision")
-        current = next((one for one in revisions if one["metadata"]["name"] == at), newest.revision)
-        pods = self._control.as_deleted(key, pods, rfc3339(now))
-        claims = {name[2]: found for name, found in self._claims.beside(key)} if claim_templates(stateful_set) else {}
-        seen = Snapshot(stateful_set, pods, claims, current, newest.revision, newest.collisions, now)
-        decision = decide(seen)
-        self._pace.worked(key, len(pods))
-        failure = await self._carried_out(key, stateful_set, decision)
+        now, current_name = self._clock.now(), (stateful_set.get("status") or {}).get("currentRevision")
+        current = next((one for one in revisions if one["metadata"]["name"] == current_name), update_revision.revision)
+        pods = self._pod_control.with_pending_deletions(key, pods, rfc3339(now))
+        claims = (
+            {name[2]: claim_object for name, claim_object in self._claims.by_namespace(key)}
+            if claim_templates(stateful_set)
+            else {}
+        )
+        snapshot = StatefulSetSnapshot(
+            stateful_set, pods, claims, current, update_revision.revision, update_revision.collision_count, now
+        )
+        decision = decide(snapshot)
+        self._throttle.record_cost(key, len(pods))
+        failure = await self._execute(key, stateful_set, decision)
         if failure is None and decision.create and not pods:
-            return UNSEEN_SECONDS  # the status would only count pods that the informer does not have yet
-        await self._statuses.write(key, stateful_set, decision.status)
+            return EXPECTATIONS_RETRY_SECONDS  # the status would only count pods that the informer does not have yet
+        await self._status_writer.write(key, stateful_set, decision.status)
         if failure is not None:
             raise failure
-        live = {current["metadata"]["name"], newest.revision["metadata"]["name"]}
+        live = {current["metadata"]["name"], update_revision.revision["metadata"]["name"]}
         if "deletionTimestamp" not in stateful_set["metadata"]:
-            await self._history.drop(key, outdated(stateful_set, pods, revisions, live))
-        return next_availability(pods, stateful_set["spec"].get("minReadySeconds") or 0, now)
+            await self._history.truncate(key, revisions_to_delete(stateful_set, pods, revisions, live))
+        return seconds_to_next_available(pods, stateful_set["spec"].get("minReadySeconds") or 0, now)
 
-    async def _carried_out(self, key: Key, stateful_set: Object, decision: Decision) -> Exception | None:
+    async def _execute(self, key: Key, stateful_set: Object, decision: StatefulSetDecision) -> Exception | None:
         """Returns the first failure. Later steps are left to the next reconcile."""
-        failure = await self._stored(key, stateful_set, decision)
+        failure = await self._write_claims(key, stateful_set, decision)
         if failure is None and decision.create:
-            failure = await self._control.create_pods(key, stateful_set, decision.create)
-        for pod, patch in decision.correct if failure is None else ():
-            await self._control.patch(key, pod, patch)
+            failure = await self._pod_control.create_pods(key, stateful_set, decision.create)
+        for pod, patch in decision.corrections if failure is None else ():
+            await self._pod_control.patch(key, pod, patch)
         if failure is None and decision.delete:
-            failure = await self._control.delete(key, stateful_set, decision.delete)
-        for name, why in decision.blocked:
-            failure = Later(why)
-            self._telling.pod(key[0], stateful_set, "create", name, failure)
+            failure = await self._pod_control.delete(key, stateful_set, decision.delete)
+        for name, reason in decision.blocked:
+            failure = RequeueError(reason)
+            self._events.record_pod(key[0], stateful_set, "create", name, failure)
         return failure
 
-    async def _stored(self, key: Key, stateful_set: Object, decision: Decision) -> Exception | None:
-        client, left = self._client.at(key[0]), iter(decision.claims)
+    async def _write_claims(self, key: Key, stateful_set: Object, decision: StatefulSetDecision) -> Exception | None:
+        client, remaining = self._client.in_cluster(key[0]), iter(decision.create_claims)
 
-        async def one() -> None:
-            pod, wanted = next(left)
-            name = wanted["metadata"]["name"]
+        async def create_next() -> None:
+            pod, desired = next(remaining)
+            name = desired["metadata"]["name"]
             try:
-                self._claim_writes.wrote(key, await client.create(CLAIMS, wanted, key[1]))
+                self._claim_expectations.expect(key, await client.create(CLAIMS, desired, key[1]))
             except AlreadyExists:
                 raise
             except StatusError as error:
-                self._telling.claim(key[0], stateful_set, name, pod, error)
+                self._events.record_claim(key[0], stateful_set, name, pod, error)
                 raise
-            self._telling.claim(key[0], stateful_set, name, pod, None)
+            self._events.record_claim(key[0], stateful_set, name, pod, None)
 
-        failure = await slow_start(len(decision.claims), one)
+        failure = await slow_start(len(decision.create_claims), create_next)
         if failure is not None:
             return failure
-        for name, (_, patch) in decision.owners.items():
-            self._claim_writes.wrote(key, await client.merge(CLAIMS, name, patch, key[1]))
+        for name, (_, patch) in decision.owner_patches.items():
+            self._claim_expectations.expect(key, await client.merge_patch(CLAIMS, name, patch, key[1]))
         return None
 
-    def _in_sight(self, key: Key) -> bool:
-        views = self._control, self._history, self._statuses, self._claim_writes
-        return all(view.in_sight(key) for view in views)
+    def _expectations_satisfied(self, key: Key) -> bool:
+        trackers = self._pod_control, self._history, self._status_writer, self._claim_expectations
+        return all(tracker.satisfied(key) for tracker in trackers)
 
     def _forget(self, key: Key) -> None:
-        for each in (self._control, self._history, self._statuses, self._claim_writes, self._pace):
+        for each in (self._pod_control, self._history, self._status_writer, self._claim_expectations, self._throttle):
             each.forget(key)

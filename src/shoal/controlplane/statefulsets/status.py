@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.controlplane.statefulsets.identity import replicas_of, revision_of
-from shoal.kinds.pod_state import is_available, is_ready
+from shoal.kinds.core.pod.status import is_available, is_ready
 
 Object = dict[str, Any]
 
@@ -20,18 +20,18 @@ def status_of(
     pods: list[Object],
     current: Object,
     update: Object,
-    collisions: int,
-    replaced: int,
+    collision_count: int,
+    replaced_count: int,
     min_ready: int,
     now: float,
 ) -> Object:
     """As upstream. `replaced_count` pods are about to be deleted and no longer count as current."""
     created = [pod for pod in pods if is_created(pod)]
     ready = [pod for pod in created if pod["status"]["phase"] == "Running" and is_ready(pod)]
-    staying = [revision_of(pod) for pod in created if "deletionTimestamp" not in pod["metadata"]]
+    revisions = [revision_of(pod) for pod in created if "deletionTimestamp" not in pod["metadata"]]
     old, new = current["metadata"]["name"], update["metadata"]["name"]
-    updated = staying.count(new)
-    at_current = max(staying.count(old) - replaced, 0)
+    updated = revisions.count(new)
+    at_current = max(revisions.count(old) - replaced_count, 0)
     if _is_complete(stateful_set, len(created), len(ready), updated):
         old, at_current = new, updated
     before = stateful_set.get("status") or {}
@@ -43,7 +43,7 @@ def status_of(
         "availableReplicas": sum(is_available(pod, min_ready, now) for pod in ready),
         "currentRevision": old,
         "updateRevision": new,
-        "collisionCount": collisions,
+        "collisionCount": collision_count,
         **({"conditions": before["conditions"]} if before.get("conditions") else {}),
     }
 

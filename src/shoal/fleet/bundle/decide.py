@@ -8,30 +8,31 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
-from shoal.fleet.bundle.differences import difference
-from shoal.fleet.bundle.objects import MANAGER, VERSION, WORKER, Id, id_of, label_of
-from shoal.kinds import fleet, joining, kindcluster
-from shoal.kinds.versions import KUBERNETES
+from shoal.fleet.bundle.diff import first_difference
+from shoal.fleet.bundle.objects import FIELD_MANAGER, VERSION_LABEL, WORKER_LABEL, ObjectId, object_id, version_label
+from shoal.kinds.clusterapi import kindcluster
+from shoal.kinds.fleet import infrav1, worker_join
+from shoal.kinds.versions import KUBERNETES_VERSION
 from shoal.objects.conditions import condition_is, get_condition, set_condition
 from shoal.objects.ownership import controller_reference
 
 Object = dict[str, Any]
 
-APPLIED = "BundleApplied"
+BUNDLE_APPLIED = "BundleApplied"
 """Condition type on a Worker."""
 FINALIZER = "infrastructure.cluster.x-k8s.io/worker-bundle"
 """On a Worker; removed when its cluster contains nothing of the bundle any more."""
 
-NEVER_PRUNED = frozenset({"Namespace", "PersistentVolumeClaim"})
+UNPRUNED_KINDS = frozenset({"Namespace", "PersistentVolumeClaim"})
 """Others may use the namespace, and the claim holds data: they are deleted with the Worker only."""
 
-PROVIDES = frozenset({"embedded"})
+SUPPORTED_INFRASTRUCTURES = frozenset({"embedded"})
 """Infrastructures that a bundle's worker can host: it has no kind command and no containers."""
-HINT = "start the hub with --listen 0.0.0.0:6443 --advertise-address HOST, or set spec.hubAddress"
+HUB_ADDRESS_HINT = "start the hub with --listen 0.0.0.0:6443 --advertise-address HOST, or set spec.hubAddress"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class BundleCondition:
     """Fields of the BundleApplied condition."""
 
     status: str
@@ -39,45 +40,50 @@ class Said:
     message: str
 
 
-def is_declared(worker: Object) -> bool:
+def is_bundle_worker(worker: Object) -> bool:
     """True if it is, or was, a Worker whose cluster gets a bundle."""
     return (
-        fleet.spec_of(worker).get("infrastructure") == fleet.KIND or is_held(worker) or _reference(worker) is not None
+        infrav1.spec_of(worker).get("infrastructure") == infrav1.KIND_WORKER
+        or has_finalizer(worker)
+        or _kubeconfig_ref(worker) is not None
     )
 
 
-def is_held(worker: Object) -> bool:
+def has_finalizer(worker: Object) -> bool:
     return FINALIZER in (worker["metadata"].get("finalizers") or ())
 
 
-def refusal(worker: Object) -> Said | None:
+def reject_reason(worker: Object) -> BundleCondition | None:
     """Returns why nothing is done for the Worker, whatever its cluster contains."""
-    if worker["metadata"].get("namespace") != fleet.NAMESPACE:
-        return Said("False", "WrongNamespace", f"Workers are in the namespace {fleet.NAMESPACE}")
-    if fleet.spec_of(worker).get("infrastructure") != fleet.KIND:
-        if _reference(worker) is not None and not is_held(worker):
+    if worker["metadata"].get("namespace") != infrav1.NAMESPACE:
+        return BundleCondition("False", "WrongNamespace", f"Workers are in the namespace {infrav1.NAMESPACE}")
+    if infrav1.spec_of(worker).get("infrastructure") != infrav1.KIND_WORKER:
+        if _kubeconfig_ref(worker) is not None and not has_finalizer(worker):
             message = "spec.kubeconfigSecretRef is for a Worker with infrastructure: kind"
         else:
             message = "it was infrastructure: kind and has a bundle: set it back, or delete the Worker"
-        return Said("False", "InfrastructureChanged", message)
-    others = set(fleet.spec_of(worker).get("provides") or ()) - PROVIDES
-    if others:
-        message = f"a worker in a cluster provides {', '.join(PROVIDES)}, not {', '.join(sorted(others))}"
-        return Said("False", "InfrastructureNotProvided", message)
+        return BundleCondition("False", "InfrastructureChanged", message)
+    unsupported = set(infrav1.spec_of(worker).get("provides") or ()) - SUPPORTED_INFRASTRUCTURES
+    if unsupported:
+        message = (
+            "a worker in a cluster provides "
+            f"{', '.join(SUPPORTED_INFRASTRUCTURES)}, not {', '.join(sorted(unsupported))}"
+        )
+        return BundleCondition("False", "InfrastructureNotProvided", message)
     return None
 
 
 def hub_address(worker: Object, advertised: str) -> str:
     """Returns the address at which its worker reaches the hub."""
-    return str(fleet.spec_of(worker).get("hubAddress") or advertised)
+    return str(infrav1.spec_of(worker).get("hubAddress") or advertised)
 
 
-def unreachable_hub(worker: Object, advertised: str) -> Said | None:
+def hub_unreachable(worker: Object, advertised: str) -> BundleCondition | None:
     """A worker in another cluster cannot reach a hub that advertises a loopback address."""
-    if fleet.spec_of(worker).get("hubAddress") or not _is_loopback(urlsplit(advertised).hostname or ""):
+    if infrav1.spec_of(worker).get("hubAddress") or not _is_loopback(urlsplit(advertised).hostname or ""):
         return None
-    message = f"the hub is at {advertised}, which no other cluster reaches; {HINT}"
-    return Said("False", "HubNotReachable", message)
+    message = f"the hub is at {advertised}, which no other cluster reaches; {HUB_ADDRESS_HINT}"
+    return BundleCondition("False", "HubNotReachable", message)
 
 
 def _is_loopback(host: str) -> bool:
@@ -90,27 +96,27 @@ def _is_loopback(host: str) -> bool:
 # --- the cluster ---
 
 
-def _reference(worker: Object) -> Object | None:
-    return fleet.spec_of(worker).get("kubeconfigSecretRef") or None
+def _kubeconfig_ref(worker: Object) -> Object | None:
+    return infrav1.spec_of(worker).get("kubeconfigSecretRef") or None
 
 
-def makes_cluster(worker: Object) -> bool:
+def needs_kind_cluster(worker: Object) -> bool:
     """True if it names no cluster, so that one is created for it."""
-    return _reference(worker) is None
+    return _kubeconfig_ref(worker) is None
 
 
 def kubeconfig_secret(worker: Object) -> tuple[str, str, str]:
     """Returns namespace, name and key."""
-    reference = _reference(worker)
+    reference = _kubeconfig_ref(worker)
     if reference is not None:
         return reference["namespace"], reference["name"], reference.get("key") or "value"
     name = worker["metadata"]["name"]
-    return worker["metadata"]["namespace"], kindcluster.secret_name(name), kindcluster.SECRET_KEY
+    return worker["metadata"]["namespace"], kindcluster.config_secret_name(name), kindcluster.KUBECONFIG_KEY
 
 
 def kind_cluster(worker: Object) -> Object:
     """Returns the KINDCluster, which is created once: a kind cluster cannot be changed later."""
-    metadata, spec = worker["metadata"], fleet.spec_of(worker)
+    metadata, spec = worker["metadata"], infrav1.spec_of(worker)
     minor = _minor(str(spec.get("version") or ""))
     nodes: list[Object] = [{"role": kindcluster.CONTROL_PLANE}]
     if spec.get("nodes"):
@@ -121,12 +127,12 @@ def kind_cluster(worker: Object) -> Object:
         "metadata": {
             "name": metadata["name"],
             "namespace": metadata["namespace"],
-            "labels": {WORKER: metadata["name"]},
-            "ownerReferences": [controller_reference(worker, fleet.API_VERSION, fleet.WORKER)],
+            "labels": {WORKER_LABEL: metadata["name"]},
+            "ownerReferences": [controller_reference(worker, infrav1.API_VERSION, infrav1.WORKER)],
         },
         "spec": {
             "clusterName": metadata["name"],
-            "kubernetesVersion": minor if minor in kindcluster.TAGS else _minor(KUBERNETES),
+            "kubernetesVersion": minor if minor in kindcluster.NODE_IMAGE_TAGS else _minor(KUBERNETES_VERSION),
             "nodes": nodes,
         },
     }
@@ -136,12 +142,12 @@ def _minor(version: str) -> str:
     return ".".join(version.removeprefix("v").split(".")[:2])
 
 
-def cluster_said(cluster: Object) -> Said:
+def cluster_not_ready(cluster: Object) -> BundleCondition:
     """Returns the condition while the kubeconfig of a KINDCluster does not exist yet."""
     ready = get_condition(cluster, "Ready") or {}
-    told = ready.get("message") or ready.get("reason") or "it was not looked at yet"
+    detail = ready.get("message") or ready.get("reason") or "it was not looked at yet"
     name = f"{cluster['metadata']['namespace']}/{cluster['metadata']['name']}"
-    return Said("False", "ClusterNotReady", f"KINDCluster {name}: {told}")
+    return BundleCondition("False", "ClusterNotReady", f"KINDCluster {name}: {detail}")
 
 
 def has_owner(obj: Object, owner: Object) -> bool:
@@ -156,15 +162,15 @@ def needs_token(worker: Object) -> bool:
     """True until the worker is heard. One that becomes silent may have lost its certificate: a token for the same store
     helps.
     """
-    joined = (worker["metadata"].get("annotations") or {}).get(fleet.STORE)
-    return not joining.is_expelled(worker) and not (joined and condition_is(worker, fleet.READY))
+    joined = (worker["metadata"].get("annotations") or {}).get(infrav1.STORE_ANNOTATION)
+    return not worker_join.is_expelled(worker) and not (joined and condition_is(worker, infrav1.READY))
 
 
-def good_token(secrets: Iterable[Object], worker: str, now: float) -> str:
+def usable_token(secrets: Iterable[Object], worker: str, now: float) -> str:
     """Returns the Worker's join token that expires last; empty if there is none."""
-    tokens = [token for secret in secrets if (token := joining.read_token(secret)) is not None]
-    good = [token for token in tokens if token.joins and token.worker == worker and not token.has_expired(now)]
-    best = max(good, key=lambda token: (token.expires or 0.0, token.id), default=None)
+    tokens = [token for secret in secrets if (token := worker_join.token_from_secret(secret)) is not None]
+    usable = [token for token in tokens if token.is_join_token and token.worker == worker and not token.is_expired(now)]
+    best = max(usable, key=lambda token: (token.expires_at or 0.0, token.id), default=None)
     return f"{best.id}.{best.secret}" if best is not None else ""
 
 
@@ -172,66 +178,66 @@ def good_token(secrets: Iterable[Object], worker: str, now: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class BundleDiff:
     apply: list[tuple[Object, str]]
     """Objects that differ, with the path of the first difference; the path is empty if the object does not exist."""
     prune: list[Object]
     """Objects of another version's bundle that this one does not have."""
-    going: list[Object]
+    deleting: list[Object]
     """Objects that are being deleted; they can be created again only when they are gone."""
 
 
-def changes(wanted: Sequence[Object], found: Mapping[Id, Object], version: str) -> Changes:
-    made = Changes([], [], [])
-    for obj in wanted:
-        there = found.get(id_of(obj))
-        if there is not None and "deletionTimestamp" in there["metadata"]:
-            made.going.append(there)
+def diff_bundle(desired: Sequence[Object], actual: Mapping[ObjectId, Object], version: str) -> BundleDiff:
+    diff = BundleDiff([], [], [])
+    for obj in desired:
+        existing = actual.get(object_id(obj))
+        if existing is not None and "deletionTimestamp" in existing["metadata"]:
+            diff.deleting.append(existing)
             continue
-        obj = _as_claimed(obj, there) if there is not None else obj
-        where = difference(_content(obj), there) if there is not None else ""
-        if there is None or where:
-            made.apply.append((obj, where))
-    kept = {id_of(obj) for obj in wanted}
-    made.prune.extend(
+        obj = _keep_claim_spec(obj, existing) if existing is not None else obj
+        differing_path = first_difference(_without_type(obj), existing) if existing is not None else ""
+        if existing is None or differing_path:
+            diff.apply.append((obj, differing_path))
+    desired_ids = {object_id(obj) for obj in desired}
+    diff.prune.extend(
         obj
-        for id_, obj in sorted(found.items())
-        if id_ not in kept
-        and id_[0] not in NEVER_PRUNED
+        for id_, obj in sorted(actual.items())
+        if id_ not in desired_ids
+        and id_[0] not in UNPRUNED_KINDS
         and "deletionTimestamp" not in obj["metadata"]
-        and (obj["metadata"].get("labels") or {}).get(VERSION) not in (None, label_of(version))
+        and (obj["metadata"].get("labels") or {}).get(VERSION_LABEL) not in (None, version_label(version))
     )
-    return made
+    return diff
 
 
-def _content(obj: Object) -> Object:
+def _without_type(obj: Object) -> Object:
     """Drops apiVersion and kind: items of a list do not have them."""
     return {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
 
 
-def _as_claimed(obj: Object, there: Object) -> Object:
+def _keep_claim_spec(obj: Object, existing: Object) -> Object:
     """Keeps the spec of an existing claim, which somebody may have expanded: API servers reject shrinking."""
     if obj["kind"] != "PersistentVolumeClaim":
         return obj
-    return {**obj, "spec": {key: there["spec"].get(key, value) for key, value in obj["spec"].items()}}
+    return {**obj, "spec": {key: existing["spec"].get(key, value) for key, value in obj["spec"].items()}}
 
 
-def is_ours(namespace: Object) -> bool:
+def is_bundle_namespace(namespace: Object) -> bool:
     """True if the bundle created the namespace. One that existed before is used as it is, and stays."""
-    return any(entry.get("manager") == MANAGER for entry in namespace["metadata"].get("managedFields") or ())
+    return any(entry.get("manager") == FIELD_MANAGER for entry in namespace["metadata"].get("managedFields") or ())
 
 
-def taken(namespace: Object, worker: str) -> Said | None:
+def owned_by_other(namespace: Object, worker: str) -> BundleCondition | None:
     """Returns the condition if the cluster belongs to another Worker."""
-    other = (namespace["metadata"].get("labels") or {}).get(WORKER, worker)
-    if other == worker or not is_ours(namespace):
+    other = (namespace["metadata"].get("labels") or {}).get(WORKER_LABEL, worker)
+    if other == worker or not is_bundle_namespace(namespace):
         return None
-    return Said(
+    return BundleCondition(
         "False", "ClusterTaken", f"Namespace {namespace['metadata']['name']} is of the bundle of worker {other}"
     )
 
 
-def unavailable(deployment: Object | None) -> str:
+def unavailable_reason(deployment: Object | None) -> str:
     """Returns why the worker does not run yet, as its Deployment reports; empty if it does."""
     if deployment is None:
         return "it is not there yet"
@@ -243,15 +249,15 @@ def unavailable(deployment: Object | None) -> str:
         return ""
     progress = get_condition(deployment, "Progressing") or {}
     failed = progress.get("status") == "False" or condition_is(deployment, "ReplicaFailure")
-    worst = get_condition(deployment, "ReplicaFailure") or progress if failed else {}
-    return str(worst.get("message") or "its pod is not available yet")
+    failure = get_condition(deployment, "ReplicaFailure") or progress if failed else {}
+    return str(failure.get("message") or "its pod is not available yet")
 
 
 # --- rollout ---
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class BundleRelease:
     """What is rolled out to one Worker after another."""
 
     version: str
@@ -262,72 +268,72 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RolloutState:
     """Rollout progress of a Worker."""
 
     name: str
-    release: Release | None
+    release: BundleRelease | None
     """The release that was last begun; None if none was."""
-    settled: bool
+    is_settled: bool
     """It has been available since, or never was before: the rollout cannot have made it worse."""
-    reachable: bool
+    is_reachable: bool
 
 
-def standing(worker: Object) -> Standing:
-    bundle, dark = bundle_of(worker), condition_is(worker, APPLIED, "Unknown")
-    settled = bundle.get("availableRevision") in (None, bundle.get("revision"))
-    return Standing(worker["metadata"]["name"], release_of(worker), settled, not dark)
+def rollout_state(worker: Object) -> RolloutState:
+    state, is_unreachable = bundle_of(worker), condition_is(worker, BUNDLE_APPLIED, "Unknown")
+    settled = state.get("availableRevision") in (None, state.get("revision"))
+    return RolloutState(worker["metadata"]["name"], release_of(worker), settled, not is_unreachable)
 
 
 def bundle_of(worker: Object) -> Object:
-    found: Object = fleet.status_of(worker).get("bundle") or {}
-    return found
+    state: Object = infrav1.status_of(worker).get("bundle") or {}
+    return state
 
 
-def release_of(worker: Object) -> Release | None:
-    bundle = bundle_of(worker)
-    return Release(str(bundle.get("version")), str(bundle.get("image"))) if bundle.get("version") else None
+def release_of(worker: Object) -> BundleRelease | None:
+    state = bundle_of(worker)
+    return BundleRelease(str(state.get("version")), str(state.get("image"))) if state.get("version") else None
 
 
-def waits_for(name: str, everybody: Iterable[Standing], release: Release) -> str:
+def rollout_blocker(name: str, rollout: Iterable[RolloutState], release: BundleRelease) -> str:
     """Returns the Worker whose update is first or in progress; empty if this one may proceed. A Worker that never had a
     bundle, or has begun this release, does not wait. No Worker waits for a cluster that does not answer to begin.
     """
-    known = {one.name: one for one in everybody}
-    mine = known.get(name)
-    if mine is None or mine.release in (None, release):
+    states = {each.name: each for each in rollout}
+    own = states.get(name)
+    if own is None or own.release in (None, release):
         return ""
-    going_on = [one.name for one in known.values() if one.release == release and not one.settled]
-    if going_on:
-        return min(going_on)
-    waiting = [one for one in known.values() if one.release not in (None, release)]
-    first = min(one.name for one in waiting if one.reachable or one.name == name)
-    return "" if first == name else first
+    in_progress = [each.name for each in states.values() if each.release == release and not each.is_settled]
+    if in_progress:
+        return min(in_progress)
+    outdated = [each for each in states.values() if each.release not in (None, release)]
+    first_name = min(each.name for each in outdated if each.is_reachable or each.name == name)
+    return "" if first_name == name else first_name
 
 
 # --- status ---
 
 
-def told(worker: Object, said: Said, bundle: Object | None, now: str) -> Object | None:
+def bundle_status(worker: Object, condition: BundleCondition, state: Object | None, now: str) -> Object | None:
     """Returns the whole status; None if it is current."""
     generation = worker["metadata"].get("generation")
-    found = set_condition(
+    updated = set_condition(
         worker,
-        APPLIED,
-        said.status,
-        reason=said.reason,
-        message=said.message,
+        BUNDLE_APPLIED,
+        condition.status,
+        reason=condition.reason,
+        message=condition.message,
         observed_generation=generation,
         now=now,
     )
-    status = fleet.status_of(found)
-    if bundle is not None and bundle != status.get("bundle"):
-        status = {**status, "bundle": bundle}
-    return None if status == fleet.status_of(worker) else status
+    status = infrav1.status_of(updated)
+    if state is not None and state != status.get("bundle"):
+        status = {**status, "bundle": state}
+    return None if status == infrav1.status_of(worker) else status
 
 
-def begun(worker: Object, release: Release, revision: str, cluster: str, now: str) -> Object:
+def bundle_state(worker: Object, release: BundleRelease, revision: str, cluster: str, now: str) -> Object:
     """Returns `status.bundle` as of the moment this release is applied."""
-    before = bundle_of(worker)
-    given = {"version": release.version, "image": release.image, "revision": revision, "cluster": cluster}
-    return before if given.items() <= before.items() else {**before, **given, "time": now}
+    current = bundle_of(worker)
+    fields = {"version": release.version, "image": release.image, "revision": revision, "cluster": cluster}
+    return current if fields.items() <= current.items() else {**current, **fields, "time": now}

@@ -17,30 +17,30 @@ import yaml
 from shoal import __version__
 
 Object = dict[str, Any]
-Id = tuple[str, str, str]
+ObjectId = tuple[str, str, str]
 """Kind, namespace and name."""
 
-IMAGE = "ghcr.io/shoal/shoal"
+IMAGE_REPOSITORY = "ghcr.io/shoal/shoal"
 """Tagged with the release's own version, unless the hub is configured with another image."""
-MANAGER = "shoal-bundle"
+FIELD_MANAGER = "shoal-bundle"
 """Field manager of server-side apply."""
-MANAGED_BY, SHOAL = "app.kubernetes.io/managed-by", "shoal"
-VERSION, WORKER = "shoal.dev/bundle-version", "shoal.dev/worker"
+MANAGED_BY_LABEL, SHOAL = "app.kubernetes.io/managed-by", "shoal"
+VERSION_LABEL, WORKER_LABEL = "shoal.dev/bundle-version", "shoal.dev/worker"
 """Labels of every object of a bundle, together with the one above."""
-REVISION = "shoal.dev/bundle-revision"
+REVISION_ANNOTATION = "shoal.dev/bundle-revision"
 """Annotation: digest of the applied object, by which a field that is no longer desired is noticed."""
-APP = "app.kubernetes.io/name"
+APP_LABEL = "app.kubernetes.io/name"
 
 NAMESPACE = "shoal-system"
-KUBECONFIG, JOINING = "kubeconfig", "/etc/shoal/hub"
-VOLUME, DATA = "/var/lib/shoal", "/var/lib/shoal/worker"
+KUBECONFIG, HUB_MOUNT_PATH = "kubeconfig", "/etc/shoal/hub"
+VOLUME_PATH, DATA_DIR = "/var/lib/shoal", "/var/lib/shoal/worker"
 """The data directory is below the volume: a process may only change the mode of its own directories."""
-PORT, USER = 6443, 65532
-STORAGE = "10Gi"
+PORT, USER_ID = 6443, 65532
+STORAGE_SIZE = "10Gi"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BundleSpec:
     """What differs between Workers and between releases."""
 
     worker: str
@@ -55,148 +55,155 @@ class Plan:
 
     @property
     def labels(self) -> dict[str, str]:
-        return {MANAGED_BY: SHOAL, VERSION: label_of(self.version), WORKER: self.worker}
+        return {MANAGED_BY_LABEL: SHOAL, VERSION_LABEL: version_label(self.version), WORKER_LABEL: self.worker}
 
 
 def image_of(version: str) -> str:
-    return f"{IMAGE}:{label_of(version)}"
+    return f"{IMAGE_REPOSITORY}:{version_label(version)}"
 
 
-def label_of(version: str) -> str:
+def version_label(version: str) -> str:
     """Returns the version as it may appear in a label or an image tag."""
     return version.replace("+", "_")
 
 
-def selector(worker: str) -> str:
+def bundle_selector(worker: str) -> str:
     """Selects the objects of a Worker's bundle, of any version."""
-    return f"{MANAGED_BY}={SHOAL},{WORKER}={worker}"
+    return f"{MANAGED_BY_LABEL}={SHOAL},{WORKER_LABEL}={worker}"
 
 
-def id_of(obj: Object) -> Id:
+def object_id(obj: Object) -> ObjectId:
     return obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
-def bundle(plan: Plan) -> list[Object]:
+def bundle_objects(bundle_spec: BundleSpec) -> list[Object]:
     """Returns the objects in the order in which they are created."""
-    made = [_namespace(plan), _account(plan), _policy(plan), _claim(plan), _secret(plan), _deployment(plan)]
-    return [obj if obj["kind"] == "Secret" else _digested(obj) for obj in made]
+    objects = [
+        _namespace(bundle_spec),
+        _service_account(bundle_spec),
+        _network_policy(bundle_spec),
+        _volume_claim(bundle_spec),
+        _secret(bundle_spec),
+        _deployment(bundle_spec),
+    ]
+    return [obj if obj["kind"] == "Secret" else _with_revision(obj) for obj in objects]
 
 
-def revision(objects: list[Object]) -> str:
+def bundle_revision(objects: list[Object]) -> str:
     """Digest of a bundle without the Secret that the worker joins with."""
     return _digest([obj for obj in objects if obj["kind"] != "Secret"])
 
 
-def _digested(obj: Object) -> Object:
-    return {**obj, "metadata": {**obj["metadata"], "annotations": {REVISION: _digest(obj)}}}
+def _with_revision(obj: Object) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], "annotations": {REVISION_ANNOTATION: _digest(obj)}}}
 
 
-def _digest(what: Any) -> str:
-    return hashlib.sha256(orjson.dumps(what, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+def _digest(value: Any) -> str:
+    return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
 
 
-def _metadata(plan: Plan) -> Object:
-    return {"name": plan.name, "namespace": NAMESPACE, "labels": plan.labels}
+def _metadata(bundle_spec: BundleSpec) -> Object:
+    return {"name": bundle_spec.name, "namespace": NAMESPACE, "labels": bundle_spec.labels}
 
 
-def _namespace(plan: Plan) -> Object:
-    strict = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("audit", "enforce", "warn")}
+def _namespace(bundle_spec: BundleSpec) -> Object:
+    pod_security = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("audit", "enforce", "warn")}
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
-        "metadata": {"name": NAMESPACE, "labels": {**plan.labels, **strict}},
+        "metadata": {"name": NAMESPACE, "labels": {**bundle_spec.labels, **pod_security}},
     }
 
 
-def _account(plan: Plan) -> Object:
+def _service_account(bundle_spec: BundleSpec) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
-        "metadata": _metadata(plan),
+        "metadata": _metadata(bundle_spec),
         "automountServiceAccountToken": False,
     }
 
 
-def _policy(plan: Plan) -> Object:
+def _network_policy(bundle_spec: BundleSpec) -> Object:
     """No ingress: the hub reaches the worker through the tunnel that the worker has dialled."""
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": _metadata(plan),
-        "spec": {"podSelector": {"matchLabels": _pods(plan)}, "policyTypes": ["Ingress"], "ingress": []},
+        "metadata": _metadata(bundle_spec),
+        "spec": {"podSelector": {"matchLabels": _pod_labels(bundle_spec)}, "policyTypes": ["Ingress"], "ingress": []},
     }
 
 
-def _claim(plan: Plan) -> Object:
+def _volume_claim(bundle_spec: BundleSpec) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": _metadata(plan),
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": STORAGE}}},
+        "metadata": _metadata(bundle_spec),
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": STORAGE_SIZE}}},
     }
 
 
-def _secret(plan: Plan) -> Object:
+def _secret(bundle_spec: BundleSpec) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": _metadata(plan),
+        "metadata": _metadata(bundle_spec),
         "type": "Opaque",
-        "data": {KUBECONFIG: base64.b64encode(plan.kubeconfig.encode()).decode()},
+        "data": {KUBECONFIG: base64.b64encode(bundle_spec.kubeconfig.encode()).decode()},
     }
 
 
-def _pods(plan: Plan) -> dict[str, str]:
-    return {APP: "shoal-worker", WORKER: plan.worker}
+def _pod_labels(bundle_spec: BundleSpec) -> dict[str, str]:
+    return {APP_LABEL: "shoal-worker", WORKER_LABEL: bundle_spec.worker}
 
 
-def _deployment(plan: Plan) -> Object:
+def _deployment(bundle_spec: BundleSpec) -> Object:
     """Recreate: a second pod on the same volume would find it locked."""
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": _metadata(plan),
+        "metadata": _metadata(bundle_spec),
         "spec": {
             "replicas": 1,
             "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": _pods(plan)},
-            "template": {"metadata": {"labels": _pods(plan)}, "spec": _pod(plan)},
+            "selector": {"matchLabels": _pod_labels(bundle_spec)},
+            "template": {"metadata": {"labels": _pod_labels(bundle_spec)}, "spec": _pod_spec(bundle_spec)},
         },
     }
 
 
-def _pod(plan: Plan) -> Object:
+def _pod_spec(bundle_spec: BundleSpec) -> Object:
     return {
-        "serviceAccountName": plan.name,
+        "serviceAccountName": bundle_spec.name,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
+            "runAsUser": USER_ID,
+            "runAsGroup": USER_ID,
+            "fsGroup": USER_ID,
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(plan)],
+        "containers": [_container(bundle_spec)],
         "volumes": [
-            {"name": "data", "persistentVolumeClaim": {"claimName": plan.name}},
-            {"name": "hub", "secret": {"secretName": plan.name, "defaultMode": 0o440}},
+            {"name": "data", "persistentVolumeClaim": {"claimName": bundle_spec.name}},
+            {"name": "hub", "secret": {"secretName": bundle_spec.name, "defaultMode": 0o440}},
             {"name": "tmp", "emptyDir": {}},
         ],
     }
 
 
-def _container(plan: Plan) -> Object:
+def _container(bundle_spec: BundleSpec) -> Object:
     flags = {
-        "--name": plan.worker,
-        "--hub-kubeconfig": f"{JOINING}/{KUBECONFIG}",
-        "--data-dir": DATA,
+        "--name": bundle_spec.worker,
+        "--hub-kubeconfig": f"{HUB_MOUNT_PATH}/{KUBECONFIG}",
+        "--data-dir": DATA_DIR,
         "--listen": f"0.0.0.0:{PORT}",
     }
     return {
         "name": "worker",
-        "image": plan.image or image_of(plan.version),
+        "image": bundle_spec.image or image_of(bundle_spec.version),
         "imagePullPolicy": "IfNotPresent",
         "args": ["worker", *(word for flag in flags.items() for word in flag)],
         "ports": [{"name": "api", "containerPort": PORT, "protocol": "TCP"}],
@@ -210,8 +217,8 @@ def _container(plan: Plan) -> Object:
             "capabilities": {"drop": ["ALL"]},
         },
         "volumeMounts": [
-            {"name": "data", "mountPath": VOLUME},
-            {"name": "hub", "mountPath": JOINING, "readOnly": True},
+            {"name": "data", "mountPath": VOLUME_PATH},
+            {"name": "hub", "mountPath": HUB_MOUNT_PATH, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},
         ],
     }
@@ -226,7 +233,7 @@ def _probe(path: str, seconds: int, failures: int) -> Object:
     }
 
 
-def hub_kubeconfig(server: str, authority: str, token: str) -> str:
+def hub_kubeconfig(server: str, ca: str, token: str) -> str:
     """Returns the kubeconfig with which the worker joins. Without a token it only identifies the hub, which is enough
     for a worker that has joined.
     """
@@ -239,7 +246,7 @@ def hub_kubeconfig(server: str, authority: str, token: str) -> str:
                 "name": "hub",
                 "cluster": {
                     "server": server,
-                    "certificate-authority-data": base64.b64encode(authority.encode()).decode(),
+                    "certificate-authority-data": base64.b64encode(ca.encode()).decode(),
                 },
             }
         ],

@@ -8,79 +8,79 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.client.requests import Client, Kind
-from shoal.fleet.bundle.decide import is_ours
-from shoal.fleet.bundle.objects import NAMESPACE, WORKER, selector
-from shoal.fleet.bundle.site import KINDS, PODS
+from shoal.client.rest import Client, GroupVersionResource
+from shoal.fleet.bundle.decide import is_bundle_namespace
+from shoal.fleet.bundle.objects import NAMESPACE, WORKER_LABEL, bundle_selector
+from shoal.fleet.bundle.remote_cluster import BUNDLE_RESOURCES, PODS
 from shoal.objects.errors import MethodNotSupported, NotFound, StatusError
 
 Object = dict[str, Any]
 
-IGNORED = frozenset({"events", "leases", "endpoints", "endpointslices", "pods"})
+IGNORED_RESOURCES = frozenset({"events", "leases", "endpoints", "endpointslices", "pods"})
 """What a cluster writes into every namespace by itself. Pods belong to an owner that is listed."""
 
 
-async def remove(client: Client, worker: str) -> str:
+async def remove_bundle(client: Client, worker: str) -> str:
     """Performs one step. Returns what is still there; empty if nothing is."""
-    left = ""
-    for name, kind in reversed(KINDS.items()):
+    remaining = ""
+    for name, kind in reversed(BUNDLE_RESOURCES.items()):
         if name == "Namespace":
             continue
-        found, _ = await client.list_all(kind, NAMESPACE, labels=selector(worker))
-        for obj in found:
-            left = left or f"{name} {NAMESPACE}/{obj['metadata']['name']}"
-            await _delete(client, kind, obj, NAMESPACE)
-    if left:
-        return left
-    pods, _ = await client.list_all(PODS, NAMESPACE, labels=f"{WORKER}={worker}")
+        objects, _ = await client.list_all(kind, NAMESPACE, labels=bundle_selector(worker))
+        for obj in objects:
+            remaining = remaining or f"{name} {NAMESPACE}/{obj['metadata']['name']}"
+            await _delete_if_live(client, kind, obj, NAMESPACE)
+    if remaining:
+        return remaining
+    pods, _ = await client.list_all(PODS, NAMESPACE, labels=f"{WORKER_LABEL}={worker}")
     if pods:
         return f"Pod {NAMESPACE}/{pods[0]['metadata']['name']}"
     return await _remove_namespace(client, worker)
 
 
 async def _remove_namespace(client: Client, worker: str) -> str:
-    kind = KINDS["Namespace"]
+    kind = BUNDLE_RESOURCES["Namespace"]
     try:
         namespace = await client.get(kind, NAMESPACE)
     except NotFound:
         return ""
-    if not is_ours(namespace) or (namespace["metadata"].get("labels") or {}).get(WORKER) != worker:
+    if not is_bundle_namespace(namespace) or (namespace["metadata"].get("labels") or {}).get(WORKER_LABEL) != worker:
         return ""
     if "deletionTimestamp" not in namespace["metadata"]:
-        if await _has_others(client):
+        if await _has_foreign_objects(client):
             return ""
-        await _delete(client, kind, namespace, "")
+        await _delete_if_live(client, kind, namespace, "")
     return f"Namespace {NAMESPACE}"
 
 
-async def _has_others(client: Client) -> bool:
+async def _has_foreign_objects(client: Client) -> bool:
     """True if the namespace contains an object that a person or another program created."""
-    for kind, verbs in await client.discover():
-        if not kind.namespaced or "list" not in verbs or kind.plural in IGNORED:
+    for kind, verbs in await client.preferred_resources():
+        if not kind.namespaced or "list" not in verbs or kind.resource in IGNORED_RESOURCES:
             continue
         try:
-            found, _ = await client.list_all(kind, NAMESPACE)
+            objects, _ = await client.list_all(kind, NAMESPACE)
         except (NotFound, MethodNotSupported):
             continue
         except StatusError:
             return True  # Unknown, so assume it has.
-        if any(not _is_furniture(kind, obj) for obj in found):
+        if any(not _is_standard_or_owned(kind, obj) for obj in objects):
             return True
     return False
 
 
-def _is_furniture(kind: Kind, obj: Object) -> bool:
+def _is_standard_or_owned(kind: GroupVersionResource, obj: Object) -> bool:
     """True for objects that every namespace has, and those that are being deleted or have an owner."""
     metadata = obj["metadata"]
     standard = {("serviceaccounts", "default"), ("configmaps", "kube-root-ca.crt")}
     return (
-        (kind.plural, metadata["name"]) in standard
+        (kind.resource, metadata["name"]) in standard
         or "deletionTimestamp" in metadata
         or bool(metadata.get("ownerReferences"))
     )
 
 
-async def _delete(client: Client, kind: Kind, obj: Object, namespace: str) -> None:
+async def _delete_if_live(client: Client, kind: GroupVersionResource, obj: Object, namespace: str) -> None:
     metadata = obj["metadata"]
     if "deletionTimestamp" in metadata:
         return

@@ -10,22 +10,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from shoal.kinds import fleet
+from shoal.kinds.fleet import infrav1
 from shoal.objects.errors import ShoalError
 
 Object = dict[str, Any]
 Name = tuple[str, str]
 """Namespace and name of a ManagedCluster, the same at the hub and at the worker."""
 
-PREFIX = "dev.shoal.managedcluster."
-PUT, DELETED, RELEASED = PREFIX + "put", PREFIX + "deleted", PREFIX + "released"
+TYPE_PREFIX = "dev.shoal.managedcluster."
+PUT, DELETED, RELEASED = TYPE_PREFIX + "put", TYPE_PREFIX + "deleted", TYPE_PREFIX + "released"
 """Types that the hub sends, as CloudEvents names them. Deleted: everything has to be deleted. Released: it is no longer
 assigned to this worker, which deletes nothing.
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class MessageVersion:
     """The version of a message: which object, which state of it, which assignment to a worker."""
 
     uid: str
@@ -36,11 +36,11 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class BusMessage:
     """The desired state of one ManagedCluster for a worker."""
 
     name: Name
-    mark: Mark
+    version: MessageVersion
     deleting: bool
     """Tombstone: everything has to be deleted, then the worker acknowledges."""
     managed: Object = field(compare=False)
@@ -57,64 +57,64 @@ class Message:
 
     @property
     def id(self) -> str:
-        return event_id(self.mark, self.type)
+        return message_id(self.version, self.type)
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class StatusReport:
     """What a worker reports about a ManagedCluster it hosts."""
 
     status: Object
     """The whole status, built from the one in the message."""
     kubeconfig: str = ""
     """Published before the status; empty if there is none yet."""
-    verify: bool = False
+    verify_kubeconfig: bool = False
     """Check that the hub still has the kubeconfig, even if the status has not changed."""
 
 
-Told = Callable[[Name], None]
+MessageHandler = Callable[[Name], None]
 """Called when there is news about that ManagedCluster."""
 
 
 class Bus(Protocol):
     @property
-    def live(self) -> bool:
+    def is_live(self) -> bool:
         """The link is up and the cache is current. While it is not, nothing needs to be reported: when it is again,
         handlers are called for everything.
         """
 
-    def listen(self, told: Told) -> None: ...
+    def add_event_handler(self, handler: MessageHandler) -> None: ...
 
     async def run(self) -> None:
         """Receives messages, forever."""
 
-    def newest(self, name: Name) -> Message | None:
+    def latest(self, name: Name) -> BusMessage | None:
         """None: nothing is known. That is no reason to delete anything."""
 
     async def hub_id(self) -> str:
         """Id of the hub: another store is another hub, whatever its address."""
 
-    async def report(self, message: Message, report: Report) -> None:
+    async def report(self, message: BusMessage, report: StatusReport) -> None:
         """Fails with a Conflict when the hub is ahead of the message."""
 
-    async def acknowledge(self, message: Message) -> None:
+    async def acknowledge(self, message: BusMessage) -> None:
         """Confirms that nothing of it is left here: the hub may delete it."""
 
 
-class NameTaken(ShoalError):
+class KubeconfigSecretConflict(ShoalError):
     """The hub has another object with the name that the report needs."""
 
 
-def event_id(mark: Mark, type_: str) -> str:
+def message_id(version: MessageVersion, type_: str) -> str:
     """The same for the same event sent twice, over either bus."""
-    return f"{mark.uid}.{mark.epoch}.{mark.revision}.{type_.removeprefix(PREFIX)}"
+    return f"{version.uid}.{version.epoch}.{version.revision}.{type_.removeprefix(TYPE_PREFIX)}"
 
 
-def message_of(managed: Object, time: str = "") -> Message:
+def message_of(managed: Object, time: str = "") -> BusMessage:
     metadata = managed["metadata"]
-    mark = Mark(
-        metadata["uid"], int(metadata.get("generation", 0)), fleet.epoch(managed), int(metadata["resourceVersion"])
+    version = MessageVersion(
+        metadata["uid"], int(metadata.get("generation", 0)), infrav1.epoch(managed), int(metadata["resourceVersion"])
     )
-    return Message(
-        (metadata.get("namespace", ""), metadata["name"]), mark, "deletionTimestamp" in metadata, managed, time
+    return BusMessage(
+        (metadata.get("namespace", ""), metadata["name"]), version, "deletionTimestamp" in metadata, managed, time
     )

@@ -28,7 +28,7 @@ from shoal.client.transport import Unreachable
 from shoal.clock import Clock
 from shoal.fleet.bus.settings import BusSettings
 from shoal.objects.errors import ShoalError, StatusError
-from shoal.runtime.loop import Later
+from shoal.runtime.controller import RequeueError
 
 log = logging.getLogger("shoal.fleet")
 
@@ -38,17 +38,17 @@ BATCH, BATCH_SECONDS, HEARTBEAT_SECONDS = 256, 60.0, 5.0
 """Of one pull request, during which the server sends heartbeats while there are no messages."""
 ACK_SECONDS = 5.0
 """After which an unacknowledged message is redelivered."""
-FORGOTTEN_SECONDS = 60.0
+INACTIVE_SECONDS = 60.0
 """After which the server deletes an ephemeral consumer that has left."""
-OVERTAKEN = 10071
+WRONG_LAST_SEQUENCE = 10071
 """JetStream error code: the last sequence of the subject is not the expected one."""
 
 
-class Lost(Later):
+class BusUnavailable(RequeueError):
     """The server did not answer: the request may or may not have been executed."""
 
 
-class Overtaken(Later):
+class SequenceConflict(RequeueError):
     """The last message of the subject is not the one the publisher expects."""
 
 
@@ -61,7 +61,7 @@ class BusError(ShoalError):
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered:
+class DeliveredMessage:
     subject: str
     data: bytes
     headers: dict[str, str]
@@ -71,28 +71,28 @@ class Delivered:
     acknowledge: Callable[[], Awaitable[None]]
 
 
-class Session:
+class JetStreamSession:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._stream = connection.jetstream(timeout=ANSWER_SECONDS)
+        self._jetstream = connection.jetstream(timeout=ANSWER_SECONDS)
         self.ended = asyncio.Event()
 
     async def check(self) -> None:
         try:
-            await self._stream.account_info()
+            await self._jetstream.account_info()
         except (nats.js.errors.APIError, nats.errors.NoRespondersError) as error:
-            raise _no_jetstream() from error
+            raise _no_jetstream_error() from error
 
     async def ensure_stream(self, name: str, subjects: str) -> None:
         """Creates a stream that keeps the last message of each subject, on disk."""
         config = api.StreamConfig(
             name=name, subjects=[subjects], max_msgs_per_subject=1, storage=api.StorageType.FILE, allow_direct=True
         )
-        with _ours():
+        with _translate_errors():
             try:
-                await self._stream.stream_info(name)  # Its replicas and limits are up to the operator.
+                await self._jetstream.stream_info(name)  # Its replicas and limits are up to the operator.
             except nats.js.errors.NotFoundError:
-                await self._stream.add_stream(config)
+                await self._jetstream.add_stream(config)
 
     async def publish(self, subject: str, data: bytes, headers: dict[str, str], expected: int | None = None) -> int:
         """Returns the sequence once the server has stored the message. `expected` is the sequence of the last message
@@ -100,25 +100,27 @@ class Session:
         """
         if expected is not None:
             headers = {**headers, api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(expected)}
-        with _ours():
-            return (await self._stream.publish(subject, data, headers=headers)).seq
+        with _translate_errors():
+            return (await self._jetstream.publish(subject, data, headers=headers)).seq
 
-    async def last(self, stream: str, subject: str) -> tuple[dict[str, str], int] | None:
+    async def last_message(self, stream: str, subject: str) -> tuple[dict[str, str], int] | None:
         """Returns headers and sequence of the last message of a subject."""
-        with _ours():
+        with _translate_errors():
             try:
-                found = await self._stream.get_last_msg(stream, subject)
+                message = await self._jetstream.get_last_msg(stream, subject)
             except nats.js.errors.NotFoundError:
                 return None
-        return dict(found.headers or {}), int(found.seq or 0)
+        return dict(message.headers or {}), int(message.seq or 0)
 
-    async def purge(self, stream: str, subject: str, until: int = 0) -> None:
+    async def purge(self, stream: str, subject: str, last_sequence: int = 0) -> None:
         """Messages after `last_sequence` stay."""
-        with _ours():
-            await self._stream.purge_stream(stream, seq=until + 1 if until else None, subject=subject)
+        with _translate_errors():
+            await self._jetstream.purge_stream(
+                stream, seq=last_sequence + 1 if last_sequence else None, subject=subject
+            )
 
     async def consumer(
-        self, stream: str, subject: str, durable: str = "", *, anew: bool = False, headers_only: bool = False
+        self, stream: str, subject: str, durable: str = "", *, recreate: bool = False, headers_only: bool = False
     ) -> tuple[str, int]:
         """Returns its name and how many messages are pending: first the last one of each subject. A durable consumer
         continues where it was, unless `recreate` is set. An unnamed one ends with the session.
@@ -130,87 +132,89 @@ class Session:
             deliver_policy=api.DeliverPolicy.LAST_PER_SUBJECT,
             ack_policy=api.AckPolicy.EXPLICIT if durable else api.AckPolicy.NONE,
             ack_wait=ACK_SECONDS if durable else None,
-            inactive_threshold=None if durable else FORGOTTEN_SECONDS,
+            inactive_threshold=None if durable else INACTIVE_SECONDS,
             headers_only=headers_only or None,
         )
-        with _ours():
-            if anew:
+        with _translate_errors():
+            if recreate:
                 with suppress(nats.js.errors.NotFoundError):
-                    await self._stream.delete_consumer(stream, durable)
+                    await self._jetstream.delete_consumer(stream, durable)
             try:
-                info = await self._stream.add_consumer(stream, config)
+                info = await self._jetstream.add_consumer(stream, config)
             except nats.js.errors.NotFoundError:
-                raise Lost(f"there is no stream {stream}: a hub with --bus makes it") from None
+                raise BusUnavailable(f"there is no stream {stream}: a hub with --bus makes it") from None
         return str(info.name), int(info.num_pending or 0)
 
-    async def follow(self, stream: str, consumer: str) -> AsyncIterator[Delivered]:
+    async def follow(self, stream: str, consumer: str) -> AsyncIterator[DeliveredMessage]:
         """Yields messages as they come, forever."""
         inbox = self._connection.new_inbox()
-        asked = {
+        pull_request = {
             "batch": BATCH,
             "expires": _nanoseconds(BATCH_SECONDS),
             "idle_heartbeat": _nanoseconds(HEARTBEAT_SECONDS),
         }
-        with _ours():
-            waiting = await self._connection.subscribe(inbox)
+        with _translate_errors():
+            subscription = await self._connection.subscribe(inbox)
             while True:
                 request = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
-                await self._connection.publish(request, json.dumps(asked).encode(), inbox)
-                left = BATCH
-                while left:
-                    message = await waiting.next_msg(timeout=3 * HEARTBEAT_SECONDS)
-                    _heed_cancellation()
+                await self._connection.publish(request, json.dumps(pull_request).encode(), inbox)
+                remaining = BATCH
+                while remaining:
+                    message = await subscription.next_msg(timeout=3 * HEARTBEAT_SECONDS)
+                    _check_cancelled()
                     status = (message.headers or {}).get(api.Header.STATUS.value)
                     if not status:
-                        left -= 1
-                        yield _delivered(message)
+                        remaining -= 1
+                        yield _delivered_message(message)
                     elif status in ("404", "408"):
                         break  # The pull request has expired.
                     elif status != "100":
-                        raise Lost(f"the server says {status} {(message.headers or {}).get('Description', '')}".strip())
+                        raise BusUnavailable(
+                            f"the server says {status} {(message.headers or {}).get('Description', '')}".strip()
+                        )
 
 
-class Link:
+class NatsConnection:
     """`client_name` is what the server's operator sees. It is also the prefix of its inboxes, which no other client may
     read.
     """
 
-    def __init__(self, settings: BusSettings, clock: Clock, who: str) -> None:
-        self._settings, self._clock, self._who = settings, clock, who
-        self._session: Session | None = None
+    def __init__(self, settings: BusSettings, clock: Clock, client_name: str) -> None:
+        self._settings, self._clock, self._client_name = settings, clock, client_name
+        self._session: JetStreamSession | None = None
 
     @property
-    def session(self) -> Session:
+    def session(self) -> JetStreamSession:
         if self._session is None:
-            raise Lost("there is no connection to the NATS server")
+            raise BusUnavailable("there is no connection to the NATS server")
         return self._session
 
-    def restart(self) -> None:
+    def reconnect(self) -> None:
         if self._session is not None:
             self._session.ended.set()
 
-    async def run(self, serve: Callable[[Session], Awaitable[None]]) -> None:
+    async def run(self, serve: Callable[[JetStreamSession], Awaitable[None]]) -> None:
         """Calls `serve` on one connection after another."""
         pause = FIRST_PAUSE
         while True:
             try:
-                async with connected(self._settings, self._who) as session:
-                    self._session, began = session, self._clock.monotonic()
+                async with connect(self._settings, self._client_name) as session:
+                    self._session, started = session, self._clock.monotonic()
                     try:
-                        await _until_ended(session, serve(session))
+                        await _serve_until_ended(session, serve(session))
                     finally:
-                        if self._clock.monotonic() - began > LONGEST_PAUSE:
+                        if self._clock.monotonic() - started > LONGEST_PAUSE:
                             pause = FIRST_PAUSE
-            except (Lost, Overtaken, BusError, StatusError, Unreachable) as error:
-                log.warning("%s: %s; again in %.1f s", self._who, error, pause)
+            except (BusUnavailable, SequenceConflict, BusError, StatusError, Unreachable) as error:
+                log.warning("%s: %s; again in %.1f s", self._client_name, error, pause)
             finally:
                 self._session = None
             await self._clock.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
 
-async def _until_ended(session: Session, serving: Awaitable[None]) -> None:
-    tasks = [asyncio.ensure_future(serving), asyncio.ensure_future(session.ended.wait())]
+async def _serve_until_ended(session: JetStreamSession, work: Awaitable[None]) -> None:
+    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(session.ended.wait())]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if tasks[0].done() and not tasks[0].cancelled():
@@ -221,28 +225,28 @@ async def _until_ended(session: Session, serving: Awaitable[None]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def check_bus(settings: BusSettings, who: str) -> None:
+async def check_bus(settings: BusSettings, client_name: str) -> None:
     """Raises BusError if the server cannot be the bus. A server that does not answer may still come up."""
     try:
-        async with connected(settings, who):
+        async with connect(settings, client_name):
             pass
-    except Lost as error:
+    except BusUnavailable as error:
         log.warning("the NATS server does not answer yet: %s", error)
 
 
 @asynccontextmanager
-async def connected(settings: BusSettings, who: str) -> AsyncIterator[Session]:
-    ended: list[asyncio.Event] = []
+async def connect(settings: BusSettings, client_name: str) -> AsyncIterator[JetStreamSession]:
+    end_events: list[asyncio.Event] = []
 
-    async def closed() -> None:
-        for each in ended:
+    async def on_closed() -> None:
+        for each in end_events:
             each.set()
 
-    why = ""
+    error_text = ""
 
-    async def failed(error: Exception) -> None:
-        nonlocal why
-        why = str(error) or type(error).__name__
+    async def on_error(error: Exception) -> None:
+        nonlocal error_text
+        error_text = str(error) or type(error).__name__
 
     options: dict[str, Any] = {}
     if settings.credentials is not None:
@@ -253,28 +257,28 @@ async def connected(settings: BusSettings, who: str) -> AsyncIterator[Session]:
     try:
         await connection.connect(
             list(settings.servers),
-            name=who,
+            name=client_name,
             # One attempt and no reconnection: NatsConnection.run retries.
             allow_reconnect=False,
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
             connect_timeout=int(ANSWER_SECONDS),
             ping_interval=PING_SECONDS,
-            error_cb=failed,
-            closed_cb=closed,
-            inbox_prefix=f"_INBOX_{who}",
+            error_cb=on_error,
+            closed_cb=on_closed,
+            inbox_prefix=f"_INBOX_{client_name}",
             **options,
         )
-        session = Session(connection)
-        ended.append(session.ended)
-        with _ours():
+        session = JetStreamSession(connection)
+        end_events.append(session.ended)
+        with _translate_errors():
             await session.check()
         yield session
     except (nats.errors.Error, OSError, TimeoutError) as error:
         if "authorization" in str(error).lower():
-            said, hint = "the NATS server does not accept who we are", "give a user in the URL, or --bus-creds FILE"
-            raise BusError(said, hint, exit_code=4) from None
-        raise Lost(why or str(error) or type(error).__name__) from None
+            message, hint = "the NATS server does not accept who we are", "give a user in the URL, or --bus-creds FILE"
+            raise BusError(message, hint, exit_code=4) from None
+        raise BusUnavailable(error_text or str(error) or type(error).__name__) from None
     finally:
         with suppress(nats.errors.Error, OSError, TimeoutError):
             await connection.close()
@@ -286,38 +290,38 @@ def read_credentials(file: Path) -> tuple[bytes, Ed25519PrivateKey]:
     """
     try:
         lines = file.read_text().splitlines()
-        token = _after(lines, "BEGIN NATS USER JWT")
-        seed = _after(lines, "BEGIN USER NKEY SEED")
+        token = _line_after(lines, "BEGIN NATS USER JWT")
+        seed = _line_after(lines, "BEGIN USER NKEY SEED")
         key = base64.b32decode(seed + "=" * (-len(seed) % 8))[2:34]
         return token.encode(), Ed25519PrivateKey.from_private_bytes(key)
     except (OSError, StopIteration, ValueError):
         raise BusError(f"{file} is no NATS credentials file", "make one: nsc generate creds") from None
 
 
-def _after(lines: list[str], marker: str) -> str:
+def _line_after(lines: list[str], marker: str) -> str:
     rest = iter(lines)
     next(line for line in rest if marker in line)
     return next(rest).strip()
 
 
-def _delivered(message: Msg) -> Delivered:
-    about = message.metadata
+def _delivered_message(message: Msg) -> DeliveredMessage:
+    metadata = message.metadata
 
     async def acknowledge() -> None:
-        with _ours():
+        with _translate_errors():
             await message.ack()
 
-    return Delivered(
+    return DeliveredMessage(
         message.subject,
         message.data,
         dict(message.headers or {}),
-        about.sequence.stream,
-        about.num_pending,
+        metadata.sequence.stream,
+        metadata.num_pending,
         acknowledge,
     )
 
 
-def _no_jetstream() -> BusError:
+def _no_jetstream_error() -> BusError:
     return BusError("the NATS server has no JetStream for us", "start it with JetStream: nats-server -js -sd DIRECTORY")
 
 
@@ -325,7 +329,7 @@ def _nanoseconds(seconds: float) -> int:
     return int(seconds * 1_000_000_000)
 
 
-def _heed_cancellation() -> None:
+def _check_cancelled() -> None:
     """NATS's client waits with `asyncio.wait_for`, which before Python 3.12 loses a cancellation that arrives together
     with the result.
     """
@@ -335,14 +339,14 @@ def _heed_cancellation() -> None:
 
 
 @contextmanager
-def _ours() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Translates NATS errors."""
     try:
         yield
-        _heed_cancellation()
+        _check_cancelled()
     except nats.js.errors.APIError as error:
-        if error.err_code == OVERTAKEN:
-            raise Overtaken(error.description or "overtaken") from None
-        raise Lost(error.description or str(error)) from None
+        if error.err_code == WRONG_LAST_SEQUENCE:
+            raise SequenceConflict(error.description or "overtaken") from None
+        raise BusUnavailable(error.description or str(error)) from None
     except (nats.errors.Error, OSError, TimeoutError) as error:
-        raise Lost(str(error) or type(error).__name__) from None
+        raise BusUnavailable(str(error) or type(error).__name__) from None

@@ -12,7 +12,7 @@ from __future__ import annotations
 from shoal.fleet.bus.interface import Name
 
 CLUSTERS, STATUS = "clusters", "status"
-HUB = "shoal-hub"
+HUB_CONSUMER = "shoal-hub"
 """The hub's consumer and client name at the server; a worker has its own."""
 
 
@@ -20,23 +20,23 @@ def stream_name(hub: str, channel: str) -> str:
     return f"shoal-{hub}-{channel}"
 
 
-def of_all(hub: str, channel: str) -> str:
+def all_subjects(hub: str, channel: str) -> str:
     return f"shoal.{hub}.{channel}.>"
 
 
-def of_worker(hub: str, channel: str, worker: str) -> str:
+def worker_subjects(hub: str, channel: str, worker: str) -> str:
     return f"shoal.{hub}.{channel}.{worker}.>"
 
 
-def of_cluster(hub: str, channel: str, worker: str, name: Name) -> str:
+def cluster_subject(hub: str, channel: str, worker: str, name: Name) -> str:
     return f"shoal.{hub}.{channel}.{worker}.{name[0]}.{name[1]}"
 
 
-def of_any_worker(hub: str, channel: str, name: Name) -> str:
-    return of_cluster(hub, channel, "*", name)
+def any_worker_subject(hub: str, channel: str, name: Name) -> str:
+    return cluster_subject(hub, channel, "*", name)
 
 
-def split(subject: str) -> tuple[str, Name] | None:
+def parse_subject(subject: str) -> tuple[str, Name] | None:
     """Returns worker and name; None if it is no such subject."""
     parts = subject.split(".", 5)
     if len(parts) != 6 or parts[0] != "shoal" or not all(parts):

@@ -13,23 +13,23 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from shoal.fleet.explain.changes import asking_nodes, of_cluster, of_worker
-from shoal.fleet.scheduler.candidate import Candidate, Usage, candidate
-from shoal.fleet.scheduler.decide import Waiting, choose, fits
-from shoal.fleet.scheduler.demand import demand
-from shoal.fleet.scheduler.filters import FILTERS, room
-from shoal.fleet.scheduler.growth import grow, setting
-from shoal.fleet.scheduler.scores import View, scores
-from shoal.fleet.scheduler.snapshot import Snapshot, snapshot
-from shoal.kinds import fleet
+from shoal.fleet.explain.suggestions import cluster_suggestions, with_nodes, worker_suggestions
+from shoal.fleet.scheduler.candidate import Candidate, WorkerUsage, candidate_of
+from shoal.fleet.scheduler.decide import Unschedulable, fits, select_worker
+from shoal.fleet.scheduler.filters import FILTERS, filter_capacity
+from shoal.fleet.scheduler.requirements import requirements_of
+from shoal.fleet.scheduler.scaleup import decide_scale_up, parse_auto_worker_settings
+from shoal.fleet.scheduler.scores import ScoringContext, score_worker
+from shoal.fleet.scheduler.snapshot import FleetSnapshot, take_snapshot
+from shoal.kinds.fleet import infrav1
 
 Object = dict[str, Any]
 
-ROOM = "room"
+CAPACITY_FILTER = "room"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class WorkerFit:
     """One Worker: the message of each filter (empty if it passes), and its scores if all pass."""
 
     worker: str
@@ -46,7 +46,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class ManagedClusterExplanation:
     worker: str
     """The Worker that hosts it; empty if none does."""
     best: str
@@ -54,80 +54,105 @@ class Explanation:
     reason: str
     message: str
     """Why no Worker would be selected."""
-    verdicts: list[Verdict]
+    verdicts: list[WorkerFit]
     """The best first, then those that do not fit, by name."""
     changes: list[str]
     """Each change alone would let it be hosted. Empty if it fits."""
 
 
-def explain(managed: Object, workers: Sequence[Object], others: Sequence[Object], config: Object | None) -> Explanation:
+def explain(
+    managed: Object, workers: Sequence[Object], others: Sequence[Object], config: Object | None
+) -> ManagedClusterExplanation:
     """`others` are all other ManagedClusters. `config` is the ConfigMap of auto-created Workers."""
-    there = snapshot(workers, others)
-    view = there.view(managed)
-    chosen = choose(view, there.workers())
-    verdicts = sorted(
-        (_verdict(view, worker, used) for worker, used in there.workers()),
+    fleet_snapshot = take_snapshot(workers, others)
+    context = fleet_snapshot.scoring_context(managed)
+    selected = select_worker(context, fleet_snapshot.candidates_with_usage())
+    worker_fits = sorted(
+        (_worker_fit(context, worker, used) for worker, used in fleet_snapshot.candidates_with_usage()),
         key=lambda each: (not each.fits, -each.total, each.worker),
     )
-    hosted = fleet.assigned_worker(managed)
-    if isinstance(chosen, str):
-        return Explanation(hosted, chosen, "", "", verdicts, [])
-    because = grow(view.asked, chosen, there.candidates.values(), setting(config)).because
-    return Explanation(hosted, "", because.reason, because.message, verdicts, _changes(managed, workers, there, config))
+    assigned = infrav1.assigned_worker(managed)
+    if isinstance(selected, str):
+        return ManagedClusterExplanation(assigned, selected, "", "", worker_fits, [])
+    unschedulable = decide_scale_up(
+        context.requirements, selected, fleet_snapshot.candidates.values(), parse_auto_worker_settings(config)
+    ).unschedulable
+    return ManagedClusterExplanation(
+        assigned,
+        "",
+        unschedulable.reason,
+        unschedulable.message,
+        worker_fits,
+        _helpful_suggestions(managed, workers, fleet_snapshot, config),
+    )
 
 
-def _verdict(view: View, worker: Candidate, used: Usage) -> Verdict:
-    found = {name: refuses(view.asked, worker) for name, refuses in FILTERS.items()}
-    found[ROOM] = room(view.asked, worker, used)
-    said = {name: refused.one if refused is not None else "" for name, refused in found.items()}
-    fitting = not view.asked.wrong and not any(said.values())
-    return Verdict(worker.name, said, scores(view, worker, used) if fitting else {})
+def _worker_fit(context: ScoringContext, worker: Candidate, usage: WorkerUsage) -> WorkerFit:
+    results = {name: filter_func(context.requirements, worker) for name, filter_func in FILTERS.items()}
+    results[CAPACITY_FILTER] = filter_capacity(context.requirements, worker, usage)
+    messages = {name: refused.singular if refused is not None else "" for name, refused in results.items()}
+    is_fitting = not context.requirements.selector_error and not any(messages.values())
+    return WorkerFit(worker.name, messages, score_worker(context, worker, usage) if is_fitting else {})
 
 
-def _changes(managed: Object, workers: Sequence[Object], there: Snapshot, config: Object | None) -> list[str]:
-    joined = [worker for worker in workers if worker["metadata"]["name"] in there.candidates]
-    found = [change.text for change in of_cluster(managed, joined) if _is_hosted(change.changed, there)]
-    found += _fewer_nodes(managed, there)
+def _helpful_suggestions(
+    managed: Object, workers: Sequence[Object], fleet_snapshot: FleetSnapshot, config: Object | None
+) -> list[str]:
+    joined = [worker for worker in workers if worker["metadata"]["name"] in fleet_snapshot.candidates]
+    suggestions = [
+        suggestion.text
+        for suggestion in cluster_suggestions(managed, joined)
+        if _has_fitting_worker(suggestion.result, fleet_snapshot)
+    ]
+    suggestions += _suggest_fewer_nodes(managed, fleet_snapshot)
     for worker in sorted(joined, key=lambda each: str(each["metadata"]["name"])):
-        used = there.used(worker["metadata"]["name"])
-        for change in of_worker(managed, worker, used):
-            if fits(demand(managed), candidate(change.changed), used):
-                found.append(change.text)
-    return [*found, *_one_more(managed, there, config)]
+        usage = fleet_snapshot.usage_of(worker["metadata"]["name"])
+        for suggestion in worker_suggestions(managed, worker, usage):
+            if fits(requirements_of(managed), candidate_of(suggestion.result), usage):
+                suggestions.append(suggestion.text)
+    return [*suggestions, *_suggest_auto_worker(managed, fleet_snapshot, config)]
 
 
-def _is_hosted(managed: Object, there: Snapshot) -> bool:
-    asked = demand(managed)
-    return any(fits(asked, worker, used) for worker, used in there.workers())
+def _has_fitting_worker(managed: Object, fleet_snapshot: FleetSnapshot) -> bool:
+    requirements = requirements_of(managed)
+    return any(fits(requirements, worker, usage) for worker, usage in fleet_snapshot.candidates_with_usage())
 
 
-def _fewer_nodes(managed: Object, there: Snapshot) -> list[str]:
+def _suggest_fewer_nodes(managed: Object, fleet_snapshot: FleetSnapshot) -> list[str]:
     """Suggests for each pool the most nodes that some Worker has capacity for: if some number fits, smaller ones do."""
-    spec = fleet.spec_of(managed)
-    asked = {"": int(spec.get("nodes") or 0)}
-    asked |= {each["name"]: int(each.get("nodes") or 0) for each in spec.get("nodePools") or ()}
-    found = []
-    for pool, nodes in asked.items():
-        refused = partial(_is_refused, managed, there, pool)
-        most = bisect_left(range(nodes), True, key=refused) - 1
-        if most >= 0:
-            what = f"node{'s' if most != 1 else ''}{f' of pool {pool}' if pool else ''}"
-            found.append(f"ask for {most} {what} in place of {nodes}")
-    return found
+    spec = infrav1.spec_of(managed)
+    requested = {"": int(spec.get("nodes") or 0)}
+    requested |= {each["name"]: int(each.get("nodes") or 0) for each in spec.get("nodePools") or ()}
+    suggestions = []
+    for pool, nodes in requested.items():
+        is_refused = partial(_fits_nowhere, managed, fleet_snapshot, pool)
+        max_nodes = bisect_left(range(nodes), True, key=is_refused) - 1
+        if max_nodes >= 0:
+            what = f"node{'s' if max_nodes != 1 else ''}{f' of pool {pool}' if pool else ''}"
+            suggestions.append(f"ask for {max_nodes} {what} in place of {nodes}")
+    return suggestions
 
 
-def _is_refused(managed: Object, there: Snapshot, pool: str, number: int) -> bool:
-    return not _is_hosted(asking_nodes(managed, number, pool), there)
+def _fits_nowhere(managed: Object, fleet_snapshot: FleetSnapshot, pool: str, count: int) -> bool:
+    return not _has_fitting_worker(with_nodes(managed, count, pool), fleet_snapshot)
 
 
-def _one_more(managed: Object, there: Snapshot, config: Object | None) -> list[str]:
+def _suggest_auto_worker(managed: Object, fleet_snapshot: FleetSnapshot, config: Object | None) -> list[str]:
     """Suggests a higher limit if one more auto-created Worker would help."""
-    asked, workers, allowed = demand(managed), there.candidates.values(), setting(config)
-    because = Waiting("", "")
-    if allowed.wrong:
+    requirements, workers, settings = (
+        requirements_of(managed),
+        fleet_snapshot.candidates.values(),
+        parse_auto_worker_settings(config),
+    )
+    unschedulable = Unschedulable("", "")
+    if settings.settings_error:
         return []
-    made = sum(bool(each.auto) and not each.leaving for each in workers)
-    more = replace(allowed, maximum=made + 1)
-    if made < allowed.maximum or grow(asked, because, workers, more).worker is None:
+    auto_workers = sum(bool(each.auto_worker_hash) and not each.is_deleting for each in workers)
+    raised = replace(settings, max_workers=auto_workers + 1)
+    if (
+        auto_workers < settings.max_workers
+        or decide_scale_up(requirements, unschedulable, workers, raised).worker is None
+    ):
         return []
-    return [f"let a worker be made: ConfigMap {fleet.NAMESPACE}/{fleet.AUTO_WORKERS} with max {more.maximum}"]
+    config_map = f"{infrav1.NAMESPACE}/{infrav1.AUTO_WORKERS_CONFIG_MAP}"
+    return [f"let a worker be made: ConfigMap {config_map} with max {raised.max_workers}"]

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.fleet.moving.decide import Obstacle, fixed, source
-from shoal.fleet.moving.settings import settings
-from shoal.fleet.scheduler.decide import choose
-from shoal.fleet.scheduler.snapshot import snapshot
-from shoal.kinds import fleet, moving
+from shoal.fleet.migration.decide import MigrationObstacle, infrastructure_obstacle, restore_source_of
+from shoal.fleet.migration.settings import parse_migration_settings
+from shoal.fleet.scheduler.decide import select_worker
+from shoal.fleet.scheduler.snapshot import take_snapshot
+from shoal.kinds.fleet import infrav1, migration
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Hosted:
+class HostedClusterExplanation:
     """A ManagedCluster of the Worker."""
 
     name: str
@@ -36,7 +36,7 @@ class WorkerExplanation:
     worker: str
     said: list[tuple[str, str, str, str]]
     """Conditions: type, status, reason, message."""
-    hosted: list[Hosted]
+    hosted: list[HostedClusterExplanation]
 
 
 def explain_worker(
@@ -45,31 +45,41 @@ def explain_worker(
     """`managed` are all ManagedClusters. `config` is the ConfigMap of the migration settings."""
     worker = next(each for each in workers if each["metadata"]["name"] == name)
     others = [each for each in workers if each is not worker]
-    conditions = fleet.status_of(worker).get("conditions") or ()
-    said = [(each["type"], each["status"], each["reason"], each.get("message") or "") for each in conditions]
-    mine = [each for each in managed if fleet.assigned_worker(each) == name]
-    found = [_hosted(each, others, managed, lease, config) for each in mine]
-    return WorkerExplanation(name, said, sorted(found, key=lambda each: each.name))
+    conditions = infrav1.status_of(worker).get("conditions") or ()
+    condition_rows = [(each["type"], each["status"], each["reason"], each.get("message") or "") for each in conditions]
+    clusters = [each for each in managed if infrav1.assigned_worker(each) == name]
+    explanations = [_explain_cluster(each, others, managed, lease, config) for each in clusters]
+    return WorkerExplanation(name, condition_rows, sorted(explanations, key=lambda each: each.name))
 
 
-def _hosted(
-    one: Object, others: Sequence[Object], managed: Sequence[Object], lease: Object | None, config: Object | None
-) -> Hosted:
-    there = snapshot(others, [each for each in managed if each is not one])
-    chosen, obstacle = choose(there.view(one), there.workers()), fixed(one)
-    way, why = (chosen, "") if isinstance(chosen, str) else ("", chosen.message)
-    if obstacle is not None:
-        way, why = "", obstacle.message
-    metadata, phase = one["metadata"], str(fleet.status_of(one).get("phase") or "")
+def _explain_cluster(
+    cluster: Object, others: Sequence[Object], managed: Sequence[Object], lease: Object | None, config: Object | None
+) -> HostedClusterExplanation:
+    fleet_snapshot = take_snapshot(others, [each for each in managed if each is not cluster])
+    selected, fixed_obstacle = (
+        select_worker(fleet_snapshot.scoring_context(cluster), fleet_snapshot.candidates_with_usage()),
+        infrastructure_obstacle(cluster),
+    )
+    alternative, no_alternative_reason = (selected, "") if isinstance(selected, str) else ("", selected.message)
+    if fixed_obstacle is not None:
+        alternative, no_alternative_reason = "", fixed_obstacle.message
+    metadata, phase = cluster["metadata"], str(infrav1.status_of(cluster).get("phase") or "")
     title = f"{metadata.get('namespace', '')}/{metadata['name']}"
-    return Hosted(title, phase, fleet.moving_to(one), way, why, _if_lost(one, lease, config))
+    return HostedClusterExplanation(
+        title,
+        phase,
+        infrav1.migration_target(cluster),
+        alternative,
+        no_alternative_reason,
+        _lost_outcome(cluster, lease, config),
+    )
 
 
-def _if_lost(managed: Object, lease: Object | None, config: Object | None) -> str:
-    if not moving.moves_when_lost(managed):
+def _lost_outcome(managed: Object, lease: Object | None, config: Object | None) -> str:
+    if not migration.migrates_on_worker_loss(managed):
         return "stays"
-    limits = settings(config)
-    if limits.wrong:
-        return f"stays: {limits.wrong}"
-    found = source(managed, lease, limits)
-    return f"stays: {found.message}" if isinstance(found, Obstacle) else "moves"
+    migration_settings = parse_migration_settings(config)
+    if migration_settings.settings_error:
+        return f"stays: {migration_settings.settings_error}"
+    restore_source = restore_source_of(managed, lease, migration_settings)
+    return f"stays: {restore_source.message}" if isinstance(restore_source, MigrationObstacle) else "moves"

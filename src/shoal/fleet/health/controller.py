@@ -9,123 +9,127 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.client.reflector import Key, Reflector
-from shoal.client.requests import Client
+from shoal.client.rest import Client
 from shoal.clock import Clock, rfc3339
-from shoal.fleet.health.decide import Heartbeat, health, heartbeat, was_ready
-from shoal.fleet.health.standing import Standing
+from shoal.fleet.health.decide import Heartbeat, decide_health, observe_heartbeat, was_ready
+from shoal.fleet.health.reachability import WorkerReachability
 from shoal.fleet.resources import LEASES, MANAGED_CLUSTERS, WORKERS
-from shoal.kinds import fleet
+from shoal.kinds.fleet import infrav1
 from shoal.objects.errors import NotFound
-from shoal.runtime.loop import Later, Loop
+from shoal.runtime.controller import Controller, RequeueError
 
 Object = dict[str, Any]
 
-SOON = 0.05
+TIMER_SLACK = 0.05
 """Seconds by which a timer may fire early."""
 
 
-def health_loops(client: Client, clock: Clock) -> list[Loop[Key]]:
-    workers = WorkerHealth(client, clock)
-    return [workers.loop, workers.standing.loop]
+def new_health_controllers(client: Client, clock: Clock) -> list[Controller[Key]]:
+    reconciler = WorkerHealthReconciler(client, clock)
+    return [reconciler.controller, reconciler.reachability.controller]
 
 
-class WorkerHealth:
+class WorkerHealthReconciler:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
-        self._heard: dict[str, Heartbeat] = {}
-        self._due: dict[Key, float] = {}
+        self._heartbeats: dict[str, Heartbeat] = {}
+        self._requeue_at: dict[Key, float] = {}
         """When each Worker is reconciled again: one timer per Worker, however often it changes meanwhile."""
-        self.loop: Loop[Key] = Loop("fleet-health", clock, self.reconcile)
-        self._workers = Reflector(client, WORKERS, clock, self._worker_changed, listed=self._listed, shared=True)
+        self.controller: Controller[Key] = Controller("fleet-health", clock, self.reconcile)
+        self._workers = Reflector(client, WORKERS, clock, self._on_worker, on_sync=self._on_sync, shared=True)
         self._leases = Reflector(
-            client, LEASES, clock, self._lease_changed, fields=f"metadata.namespace={fleet.NAMESPACE}", shared=True
+            client, LEASES, clock, self._on_lease, fields=f"metadata.namespace={infrav1.NAMESPACE}", shared=True
         )
-        self.standing = Standing(client, clock, self._workers, self._hosting_changed, self._awaited_changed)
-        self.loop.sources += [self._workers.run, self._leases.run]
+        self.reachability = WorkerReachability(client, clock, self._workers, self._on_hosting, self._on_awaited)
+        self.controller.sources += [self._workers.run, self._leases.run]
 
-    def _listed(self) -> None:
-        self.standing.sweep()
+    def _on_sync(self) -> None:
+        self.reachability.enqueue_stale()
 
-    def _worker_changed(self, key: Key, obj: Object | None) -> None:
+    def _on_worker(self, key: Key, obj: Object | None) -> None:
         if obj is None:
-            self._due.pop(key, None)
-            if key[1] == fleet.NAMESPACE:
-                self._heard.pop(key[2], None)
-        self.standing.worker_changed(key, obj)
-        self.loop.queue.add(key)
+            self._requeue_at.pop(key, None)
+            if key[1] == infrav1.NAMESPACE:
+                self._heartbeats.pop(key[2], None)
+        self.reachability.on_worker(key, obj)
+        self.controller.queue.add(key)
 
-    def _lease_changed(self, key: Key, obj: Object | None) -> None:
-        if obj is not None and fleet.worker_of_lease(key[2]):
-            self.loop.queue.add(("", fleet.NAMESPACE, fleet.worker_of_lease(key[2])))
+    def _on_lease(self, key: Key, obj: Object | None) -> None:
+        if obj is not None and infrav1.worker_of_lease(key[2]):
+            self.controller.queue.add(("", infrav1.NAMESPACE, infrav1.worker_of_lease(key[2])))
 
-    def _hosting_changed(self, worker: str) -> None:
+    def _on_hosting(self, worker: str) -> None:
         """Requeues a Worker that is being deleted."""
-        key = "", fleet.NAMESPACE, worker
+        key = "", infrav1.NAMESPACE, worker
         obj = self._workers.objects.get(key)
-        if obj is not None and fleet.is_deleting(obj):
-            self.loop.queue.add(key)
+        if obj is not None and infrav1.is_deleting(obj):
+            self.controller.queue.add(key)
 
-    def _awaited_changed(self, worker: str) -> None:
-        self.loop.queue.add(("", fleet.NAMESPACE, worker))
+    def _on_awaited(self, worker: str) -> None:
+        self.controller.queue.add(("", infrav1.NAMESPACE, worker))
 
     async def reconcile(self, key: Key) -> float | None:
         worker = self._workers.objects.get(key)
         if worker is None:
             return None
-        if not self._leases.synced:
-            raise Later("the Leases have not been listed yet")
+        if not self._leases.has_synced:
+            raise RequeueError("the Leases have not been listed yet")
         try:
-            return self._once(key, await self._look(key, worker))
+            return self._requeue_once(key, await self._update_health(key, worker))
         except NotFound:
             return None
 
-    async def _look(self, key: Key, worker: Object) -> float | None:
+    async def _update_health(self, key: Key, worker: Object) -> float | None:
         """Updates the Worker and returns when to reconcile again."""
-        held = fleet.WORKER_FINALIZER in (worker["metadata"].get("finalizers") or ())
-        if key[1] == fleet.NAMESPACE and not held and not fleet.is_deleting(worker):
+        has_finalizer = infrav1.WORKER_FINALIZER in (worker["metadata"].get("finalizers") or ())
+        if key[1] == infrav1.NAMESPACE and not has_finalizer and not infrav1.is_deleting(worker):
             # Before it is ready, and so before anything is assigned to it.
-            worker = await self._hold(worker, True)
-        hosted = self.standing.hosted(key[2]) if key[1] == fleet.NAMESPACE else []
-        awaited = self.standing.awaited(key[2]) if hosted is not None and key[1] == fleet.NAMESPACE else None
-        heard = self._listen(key, worker)
-        found = health(worker, heard, self._clock.monotonic(), rfc3339(self._clock.now()), hosted, awaited)
-        if found.status is not None:
+            worker = await self._set_finalizer(worker, True)
+        clusters = self.reachability.clusters_of(key[2]) if key[1] == infrav1.NAMESPACE else []
+        awaited = self.reachability.awaited_of(key[2]) if clusters is not None and key[1] == infrav1.NAMESPACE else None
+        last_heartbeat = self._last_heartbeat(key, worker)
+        health_update = decide_health(
+            worker, last_heartbeat, self._clock.monotonic(), rfc3339(self._clock.now()), clusters, awaited
+        )
+        if health_update.status is not None:
             # Others write conditions as well, so the patch carries the resourceVersion that was read.
             version = {"resourceVersion": worker["metadata"]["resourceVersion"]}
-            patch = {"metadata": version, "status": found.status}
-            worker = await self._client.merge(WORKERS, key[2], patch, key[1], "status")
-        if held and fleet.is_deleting(worker) and hosted == [] and await self._is_empty(key[2]):
-            await self._hold(worker, False)
-        return found.again
+            patch = {"metadata": version, "status": health_update.status}
+            worker = await self._client.merge_patch(WORKERS, key[2], patch, key[1], "status")
+        if has_finalizer and infrav1.is_deleting(worker) and clusters == [] and await self._hosts_nothing(key[2]):
+            await self._set_finalizer(worker, False)
+        return health_update.requeue_after
 
-    async def _hold(self, worker: Object, hold: bool) -> Object:
+    async def _set_finalizer(self, worker: Object, present: bool) -> Object:
         metadata = worker["metadata"]
-        others = [each for each in metadata.get("finalizers") or () if each != fleet.WORKER_FINALIZER]
-        finalizers = [*others, fleet.WORKER_FINALIZER] if hold else others
+        others = [each for each in metadata.get("finalizers") or () if each != infrav1.WORKER_FINALIZER]
+        finalizers = [*others, infrav1.WORKER_FINALIZER] if present else others
         patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": finalizers}}
-        return await self._client.merge(WORKERS, metadata["name"], patch, metadata["namespace"])
+        return await self._client.merge_patch(WORKERS, metadata["name"], patch, metadata["namespace"])
 
-    async def _is_empty(self, worker: str) -> bool:
+    async def _hosts_nothing(self, worker: str) -> bool:
         """Reads from the API, not from the cache."""
-        found, _ = await self._client.list_all(MANAGED_CLUSTERS, fields=f"status.assignedWorker={worker}")
-        return not found
+        clusters, _ = await self._client.list_all(MANAGED_CLUSTERS, fields=f"status.assignedWorker={worker}")
+        return not clusters
 
-    def _once(self, key: Key, again: float | None) -> float | None:
+    def _requeue_once(self, key: Key, delay: float | None) -> float | None:
         now = self._clock.monotonic()
-        if again is None or self._due.get(key, 0.0) - now > SOON:
+        if delay is None or self._requeue_at.get(key, 0.0) - now > TIMER_SLACK:
             return None
-        self._due[key] = now + again
-        return again
+        self._requeue_at[key] = now + delay
+        return delay
 
-    def _listen(self, key: Key, worker: Object) -> Heartbeat | None:
+    def _last_heartbeat(self, key: Key, worker: Object) -> Heartbeat | None:
         """Returns the last heartbeat. A missing Lease changes nothing."""
         name = key[2]
-        if key[1] != fleet.NAMESPACE:
+        if key[1] != infrav1.NAMESPACE:
             return None
-        lease = self._leases.objects.get(("", fleet.NAMESPACE, fleet.lease_name(name)))
-        before = self._heard.get(name)
+        lease = self._leases.objects.get(("", infrav1.NAMESPACE, infrav1.lease_name(name)))
+        previous = self._heartbeats.get(name)
         if lease is None:
-            return before
-        heard = heartbeat(before, lease, was_ready(worker), self._clock.now(), self._clock.monotonic())
-        self._heard[name] = heard
-        return heard
+            return previous
+        last_heartbeat = observe_heartbeat(
+            previous, lease, was_ready(worker), self._clock.now(), self._clock.monotonic()
+        )
+        self._heartbeats[name] = last_heartbeat
+        return last_heartbeat

@@ -12,157 +12,163 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from shoal.kinds import fleet
+from shoal.kinds.fleet import infrav1
 from shoal.objects.conditions import condition_is, get_condition, set_condition
 
 Object = dict[str, Any]
 
 GRACE_SECONDS = 15.0
 """For a Worker that was ready when the hub started, whatever the age of its Lease."""
-NEVER, SILENT, HEARD = "NeverHeard", "HeartbeatMissing", "Heartbeat"
-MISSING = "WorkerMissing"
-OTHER_HUB, ACCEPTED = "AnotherHub", "Accepted"
-HOSTING, EMPTY = "HostsManagedClusters", "NothingHosted"
-NAMED = 3
+NEVER_HEARD, HEARTBEAT_MISSING, HEARTBEAT_SEEN = "NeverHeard", "HeartbeatMissing", "Heartbeat"
+WORKER_MISSING = "WorkerMissing"
+ANOTHER_HUB, ACCEPTED = "AnotherHub", "Accepted"
+HOSTS_CLUSTERS, HOSTS_NOTHING = "HostsManagedClusters", "NothingHosted"
+MAX_NAMED = 3
 """The most ManagedClusters that are named in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    renewed: str
+    renew_time: str
     """The Lease's renewTime; a different value is a heartbeat."""
-    heard: float
+    heard_at: float
     """When the hub saw it, on the monotonic clock."""
-    pinned: str = ""
+    other_hub: str = ""
     """Id of another hub that the worker belongs to; empty if it belongs to this one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class WorkerHealthUpdate:
     status: Object | None
     """The status fields to write, which no other controller writes; None if they are current."""
-    again: float | None
+    requeue_after: float | None
     """Seconds until the next check if no heartbeat comes."""
 
 
-def heartbeat(before: Heartbeat | None, lease: Object, was_ready: bool, now: float, monotonic: float) -> Heartbeat:
-    renewed = str((lease.get("spec") or {}).get("renewTime") or "")
-    pinned = str(((lease.get("metadata") or {}).get("annotations") or {}).get(fleet.PINNED_HUB) or "")
-    if before is not None:
-        return before if renewed == before.renewed else Heartbeat(renewed, monotonic, pinned)
-    age = max(0.0, now - _seconds(renewed))
+def observe_heartbeat(
+    previous: Heartbeat | None, lease: Object, was_ready: bool, now: float, monotonic: float
+) -> Heartbeat:
+    renew_time = str((lease.get("spec") or {}).get("renewTime") or "")
+    other_hub = str(((lease.get("metadata") or {}).get("annotations") or {}).get(infrav1.PINNED_HUB_ANNOTATION) or "")
+    if previous is not None:
+        return previous if renew_time == previous.renew_time else Heartbeat(renew_time, monotonic, other_hub)
+    age = max(0.0, now - _timestamp(renew_time))
     if was_ready:
-        age = min(age, fleet.SILENCE_SECONDS - GRACE_SECONDS)
-    return Heartbeat(renewed, monotonic - age, pinned)
+        age = min(age, infrav1.LEASE_GRACE_SECONDS - GRACE_SECONDS)
+    return Heartbeat(renew_time, monotonic - age, other_hub)
 
 
-def _seconds(renewed: str) -> float:
+def _timestamp(renew_time: str) -> float:
     try:
-        return datetime.fromisoformat(renewed).timestamp()
+        return datetime.fromisoformat(renew_time).timestamp()
     except ValueError:
         return 0.0
 
 
 def was_ready(worker: Object) -> bool:
-    return condition_is(worker, fleet.READY)
+    return condition_is(worker, infrav1.READY)
 
 
-def health(
+def decide_health(
     worker: Object,
-    heard: Heartbeat | None,
+    last_heartbeat: Heartbeat | None,
     monotonic: float,
     now: str,
-    hosted: Sequence[str] | None = None,
+    clusters: Sequence[str] | None = None,
     awaited: Sequence[str] | None = None,
-) -> Health:
+) -> WorkerHealthUpdate:
     """`clusters` are the ManagedClusters assigned to it, `awaited` those whose deletion waits for its confirmation;
     None means not known yet.
     """
-    left = fleet.SILENCE_SECONDS - (monotonic - heard.heard) if heard is not None else 0.0
-    if heard is None:
-        told = _told(worker, "Unknown", NEVER, "nothing has been heard of it yet", fleet.PENDING, now)
-    elif left <= 0:
-        message = f"no heartbeat for more than {fleet.SILENCE_SECONDS:.0f} seconds"
-        told = _told(worker, "Unknown", SILENT, message, fleet.LOST, now)
+    remaining = (
+        infrav1.LEASE_GRACE_SECONDS - (monotonic - last_heartbeat.heard_at) if last_heartbeat is not None else 0.0
+    )
+    if last_heartbeat is None:
+        status = _ready_status(worker, "Unknown", NEVER_HEARD, "nothing has been heard of it yet", infrav1.PENDING, now)
+    elif remaining <= 0:
+        message = f"no heartbeat for more than {infrav1.LEASE_GRACE_SECONDS:.0f} seconds"
+        status = _ready_status(worker, "Unknown", HEARTBEAT_MISSING, message, infrav1.LOST, now)
     else:
-        told = _told(worker, "True", HEARD, "it renews its Lease", fleet.RUNNING, now)
-    if heard is not None:
-        told["conditions"] = _belonging({**worker, "status": told}, heard.pinned, now)
-    if fleet.is_deleting(worker) and hosted is not None:
-        told["conditions"] = _deleting({**worker, "status": told}, hosted, now)
-    if awaited is not None and list(awaited) != (fleet.status_of(worker).get("awaited") or []):
-        told["awaited"] = list(awaited) or None
-    return Health(None if told.items() <= fleet.status_of(worker).items() else told, left if left > 0 else None)
-
-
-def _told(worker: Object, ready: str, reason: str, message: str, phase: str, now: str) -> Object:
-    generation = worker["metadata"].get("generation")
-    told = set_condition(
-        worker, fleet.READY, ready, reason=reason, message=message, observed_generation=generation, now=now
+        status = _ready_status(worker, "True", HEARTBEAT_SEEN, "it renews its Lease", infrav1.RUNNING, now)
+    if last_heartbeat is not None:
+        status["conditions"] = _hub_accepted_conditions({**worker, "status": status}, last_heartbeat.other_hub, now)
+    if infrav1.is_deleting(worker) and clusters is not None:
+        status["conditions"] = _deleting_conditions({**worker, "status": status}, clusters, now)
+    if awaited is not None and list(awaited) != (infrav1.status_of(worker).get("awaited") or []):
+        status["awaited"] = list(awaited) or None
+    return WorkerHealthUpdate(
+        None if status.items() <= infrav1.status_of(worker).items() else status, remaining if remaining > 0 else None
     )
-    phase = fleet.TERMINATING if fleet.is_deleting(worker) else phase
-    return {"phase": phase, "conditions": fleet.status_of(told)["conditions"]}
 
 
-def _belonging(worker: Object, pinned: str, now: str) -> list[Object]:
+def _ready_status(worker: Object, ready: str, reason: str, message: str, phase: str, now: str) -> Object:
+    generation = worker["metadata"].get("generation")
+    updated = set_condition(
+        worker, infrav1.READY, ready, reason=reason, message=message, observed_generation=generation, now=now
+    )
+    phase = infrav1.TERMINATING if infrav1.is_deleting(worker) else phase
+    return {"phase": phase, "conditions": infrav1.status_of(updated)["conditions"]}
+
+
+def _hub_accepted_conditions(worker: Object, other_hub: str, now: str) -> list[Object]:
     """Sets the condition while the worker belongs to another hub, and resets it when it no longer does."""
-    before: list[Object] = fleet.status_of(worker)["conditions"]
-    if not pinned and get_condition(worker, fleet.HUB_ACCEPTED) is None:
-        return before
+    current: list[Object] = infrav1.status_of(worker)["conditions"]
+    if not other_hub and get_condition(worker, infrav1.HUB_ACCEPTED) is None:
+        return current
     status, reason, message = "True", ACCEPTED, "it belongs to this hub"
-    if pinned:
+    if other_hub:
         message = (
-            f"it belongs to the hub {pinned}: nothing is deleted for this one; to accept this one, delete ConfigMap "
-            f"{fleet.NAMESPACE}/hub of the worker's own API"
+            f"it belongs to the hub {other_hub}: nothing is deleted for this one; to accept this one, delete ConfigMap "
+            f"{infrav1.NAMESPACE}/hub of the worker's own API"
         )
-        status, reason = "False", OTHER_HUB
+        status, reason = "False", ANOTHER_HUB
     generation = worker["metadata"].get("generation")
-    told = set_condition(
-        worker, fleet.HUB_ACCEPTED, status, reason=reason, message=message, observed_generation=generation, now=now
+    updated = set_condition(
+        worker, infrav1.HUB_ACCEPTED, status, reason=reason, message=message, observed_generation=generation, now=now
     )
-    found: list[Object] = fleet.status_of(told)["conditions"]
-    return found
+    conditions: list[Object] = infrav1.status_of(updated)["conditions"]
+    return conditions
 
 
-def _deleting(worker: Object, hosted: Sequence[str], now: str) -> list[Object]:
+def _deleting_conditions(worker: Object, clusters: Sequence[str], now: str) -> list[Object]:
     """Says why a Worker that is being deleted still exists."""
-    reason, message = EMPTY, "no ManagedCluster is given to it"
-    if hosted:
-        some = ", ".join(sorted(hosted)[:NAMED]) + (", …" if len(hosted) > NAMED else "")
-        count = "1 ManagedCluster" if len(hosted) == 1 else f"{len(hosted)} ManagedClusters"
+    reason, message = HOSTS_NOTHING, "no ManagedCluster is given to it"
+    if clusters:
+        some = ", ".join(sorted(clusters)[:MAX_NAMED]) + (", …" if len(clusters) > MAX_NAMED else "")
+        count = "1 ManagedCluster" if len(clusters) == 1 else f"{len(clusters)} ManagedClusters"
         first = "must be moved (spec.drain: true) or deleted first"
-        reason, message = HOSTING, f"{count} it hosts {first}: {some}; it gets no new ones"
+        reason, message = HOSTS_CLUSTERS, f"{count} it hosts {first}: {some}; it gets no new ones"
     generation = worker["metadata"].get("generation")
-    told = set_condition(
-        worker, fleet.DELETING, "True", reason=reason, message=message, observed_generation=generation, now=now
+    updated = set_condition(
+        worker, infrav1.DELETING, "True", reason=reason, message=message, observed_generation=generation, now=now
     )
-    found: list[Object] = fleet.status_of(told)["conditions"]
-    return found
+    conditions: list[Object] = infrav1.status_of(updated)["conditions"]
+    return conditions
 
 
 def is_silent(worker: Object | None) -> bool:
     """True for a Worker that joined and is silent, or that does not exist."""
-    return worker is None or condition_is(worker, fleet.READY, "Unknown")
+    return worker is None or condition_is(worker, infrav1.READY, "Unknown")
 
 
-def says_silent(managed: Object) -> bool:
-    return condition_is(managed, fleet.WORKER_READY, "Unknown")
+def reports_silent(managed: Object) -> bool:
+    return condition_is(managed, infrav1.WORKER_READY, "Unknown")
 
 
-def standing(managed: Object, worker: Object | None, now: str) -> Object | None:
+def reachability_status(managed: Object, worker: Object | None, now: str) -> Object | None:
     """Returns the status of a ManagedCluster whose Worker became silent or is heard again; None if it is current."""
-    name = fleet.assigned_worker(managed)
-    if not name or is_silent(worker) == says_silent(managed):
+    name = infrav1.assigned_worker(managed)
+    if not name or is_silent(worker) == reports_silent(managed):
         return None
-    told = ("True", HEARD, f"worker {name} is heard again")
+    condition = ("True", HEARTBEAT_SEEN, f"worker {name} is heard again")
     if worker is None:
-        told = ("Unknown", MISSING, f"there is no Worker {name}: what it hosts may run all the same")
+        condition = ("Unknown", WORKER_MISSING, f"there is no Worker {name}: what it hosts may run all the same")
     elif is_silent(worker):
-        ready = get_condition(worker, fleet.READY) or {}
+        ready = get_condition(worker, infrav1.READY) or {}
         message = f"worker {name}: {ready.get('message')}; what it hosts may run all the same"
-        told = ("Unknown", str(ready.get("reason")), message)
-    generation, (status, reason, message) = managed["metadata"].get("generation"), told
-    found = set_condition(
-        managed, fleet.WORKER_READY, status, reason=reason, message=message, observed_generation=generation, now=now
+        condition = ("Unknown", str(ready.get("reason")), message)
+    generation, (status, reason, message) = managed["metadata"].get("generation"), condition
+    updated = set_condition(
+        managed, infrav1.WORKER_READY, status, reason=reason, message=message, observed_generation=generation, now=now
     )
-    return {**fleet.status_of(found), "phase": fleet.phase_of(found)}
+    return {**infrav1.status_of(updated), "phase": infrav1.phase_of(updated)}

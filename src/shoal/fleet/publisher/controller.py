@@ -10,116 +10,120 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.client.reflector import Key, Reflector
-from shoal.client.requests import Client
+from shoal.client.rest import Client
 from shoal.clock import Clock, rfc3339_micro
 from shoal.fleet.bus import subjects
-from shoal.fleet.bus.at_hub import hub_id
-from shoal.fleet.bus.envelope import Event, encode, headers, of_headers
+from shoal.fleet.bus.cloudevents import BusEvent, encode_event, event_headers, version_from_headers
+from shoal.fleet.bus.hub_api import hub_id
 from shoal.fleet.bus.interface import Name
-from shoal.fleet.bus.jetstream import Link, Overtaken, Session
+from shoal.fleet.bus.jetstream import JetStreamSession, NatsConnection, SequenceConflict
 from shoal.fleet.bus.settings import BusSettings
-from shoal.fleet.publisher.decide import Held, Send, decide
+from shoal.fleet.publisher.decide import OutgoingMessage, PublishedMessage, decide
 from shoal.fleet.resources import MANAGED_CLUSTERS
-from shoal.runtime.loop import Loop
+from shoal.runtime.controller import Controller
 
 Object = dict[str, Any]
 
-AT_ONCE = 32
+MAX_IN_FLIGHT = 32
 """Messages in flight: each waits for the server's acknowledgement."""
 
 
 @dataclass(slots=True)
-class Known:
+class BusState:
     """The messages of the stream, as one connection has seen them."""
 
-    session: Session
+    session: JetStreamSession
     hub: str
-    held: dict[Name, dict[str, Held]] = field(default_factory=dict)
-    complete: bool = False
+    messages: dict[Name, dict[str, PublishedMessage]] = field(default_factory=dict)
+    has_synced: bool = False
 
-    def take(self, worker: str, name: Name, found: Held) -> None:
-        before = self.held.setdefault(name, {}).get(worker)
-        if before is None or before.sequence < found.sequence:
-            self.held[name][worker] = found
+    def observe(self, worker: str, name: Name, message: PublishedMessage) -> None:
+        previous = self.messages.setdefault(name, {}).get(worker)
+        if previous is None or previous.sequence < message.sequence:
+            self.messages[name][worker] = message
 
 
 class Publisher:
     def __init__(self, client: Client, clock: Clock, settings: BusSettings) -> None:
         self._client, self._clock = client, clock
-        self._link = Link(settings, clock, subjects.HUB)
-        self._known: Known | None = None
+        self._connection = NatsConnection(settings, clock, subjects.HUB_CONSUMER)
+        self._state: BusState | None = None
         self.published = 0
         """Messages published since it was created."""
-        self.loop: Loop[Name] = Loop("fleet-publisher", clock, self.reconcile, workers=AT_ONCE)
-        self._managed = Reflector(client, MANAGED_CLUSTERS, clock, self._changed, listed=self._look_at_all, shared=True)
-        self.loop.sources += [self._managed.run, self._run]
+        self.controller: Controller[Name] = Controller("fleet-publisher", clock, self.reconcile, workers=MAX_IN_FLIGHT)
+        self._managed = Reflector(
+            client, MANAGED_CLUSTERS, clock, self._on_managed_cluster, on_sync=self._enqueue_all, shared=True
+        )
+        self.controller.sources += [self._managed.run, self._run]
 
-    def _changed(self, key: Key, managed: Object | None) -> None:
-        self.loop.queue.add((key[1], key[2]))
+    def _on_managed_cluster(self, key: Key, managed: Object | None) -> None:
+        self.controller.queue.add((key[1], key[2]))
 
-    def _look_at_all(self) -> None:
-        if self._known is not None and self._known.complete:
-            for name in {*self._known.held, *((key[1], key[2]) for key in self._managed.objects)}:
-                self.loop.queue.add(name)
+    def _enqueue_all(self) -> None:
+        if self._state is not None and self._state.has_synced:
+            for name in {*self._state.messages, *((key[1], key[2]) for key in self._managed.objects)}:
+                self.controller.queue.add(name)
 
     async def _run(self) -> None:
-        await self._link.run(self._follow)
+        await self._connection.run(self._follow_stream)
 
-    async def _follow(self, session: Session) -> None:
+    async def _follow_stream(self, session: JetStreamSession) -> None:
         hub = await hub_id(self._client)
         for channel in (subjects.CLUSTERS, subjects.STATUS):
-            await session.ensure_stream(subjects.stream_name(hub, channel), subjects.of_all(hub, channel))
+            await session.ensure_stream(subjects.stream_name(hub, channel), subjects.all_subjects(hub, channel))
         stream = subjects.stream_name(hub, subjects.CLUSTERS)
-        everything = subjects.of_all(hub, subjects.CLUSTERS)
+        everything = subjects.all_subjects(hub, subjects.CLUSTERS)
         consumer, pending = await session.consumer(stream, everything, headers_only=True)
-        known = self._known = Known(session, hub, complete=not pending)
-        self._look_at_all()
+        state = self._state = BusState(session, hub, has_synced=not pending)
+        self._enqueue_all()
         async for delivered in session.follow(stream, consumer):
-            where, found = subjects.split(delivered.subject), of_headers(delivered.headers)
-            if where is not None and found is not None:
-                known.take(*where, Held(*found, delivered.sequence))
-                self.loop.queue.add(where[1])
-            if not delivered.pending and not known.complete:
-                known.complete = True
-                self._look_at_all()
+            target, version = subjects.parse_subject(delivered.subject), version_from_headers(delivered.headers)
+            if target is not None and version is not None:
+                state.observe(*target, PublishedMessage(*version, delivered.sequence))
+                self.controller.queue.add(target[1])
+            if not delivered.pending and not state.has_synced:
+                state.has_synced = True
+                self._enqueue_all()
 
     async def reconcile(self, name: Name) -> None:
-        known = self._known
-        if known is None or not known.complete or not self._managed.synced:
+        state = self._state
+        if state is None or not state.has_synced or not self._managed.has_synced:
             return  # All keys are enqueued once it is.
         managed = self._managed.objects.get(("", *name))
-        held = known.held.get(name, {})
-        decision = decide(managed, held)
-        for send in decision.sends:
-            await self._send(known, name, send, managed)
-        if decision.forget:
-            last = max(each.sequence for each in held.values())
-            stream = subjects.stream_name(known.hub, subjects.CLUSTERS)
-            await known.session.purge(stream, subjects.of_any_worker(known.hub, subjects.CLUSTERS, name), last)
-            stream = subjects.stream_name(known.hub, subjects.STATUS)
-            await known.session.purge(stream, subjects.of_any_worker(known.hub, subjects.STATUS, name))
-            known.held[name] = {worker: each for worker, each in held.items() if each.sequence > last}
-            if not known.held[name]:
-                del known.held[name]
+        messages = state.messages.get(name, {})
+        decision = decide(managed, messages)
+        for send in decision.messages:
+            await self._send(state, name, send, managed)
+        if decision.purge:
+            last = max(each.sequence for each in messages.values())
+            stream = subjects.stream_name(state.hub, subjects.CLUSTERS)
+            await state.session.purge(stream, subjects.any_worker_subject(state.hub, subjects.CLUSTERS, name), last)
+            stream = subjects.stream_name(state.hub, subjects.STATUS)
+            await state.session.purge(stream, subjects.any_worker_subject(state.hub, subjects.STATUS, name))
+            state.messages[name] = {worker: each for worker, each in messages.items() if each.sequence > last}
+            if not state.messages[name]:
+                del state.messages[name]
 
-    async def _send(self, known: Known, name: Name, send: Send, managed: Object | None) -> None:
-        event = Event(send.type, known.hub, send.worker, name, send.mark, managed if send.with_object else None)
-        before = known.held.get(name, {}).get(send.worker)
-        text, sequence = encode(event, rfc3339_micro(self._clock.now())), before.sequence if before else 0
+    async def _send(self, state: BusState, name: Name, outgoing: OutgoingMessage, managed: Object | None) -> None:
+        event = BusEvent(
+            outgoing.type, state.hub, outgoing.worker, name, outgoing.version, managed if outgoing.with_object else None
+        )
+        previous = state.messages.get(name, {}).get(outgoing.worker)
+        text, sequence = encode_event(event, rfc3339_micro(self._clock.now())), previous.sequence if previous else 0
         try:
-            sequence = await known.session.publish(event.subject, text, headers(event), expected=sequence)
-        except Overtaken:
-            await self._look_again(known, event)
+            sequence = await state.session.publish(event.subject, text, event_headers(event), expected=sequence)
+        except SequenceConflict:
+            await self._refresh(state, event)
             raise
         self.published += 1
-        known.take(send.worker, name, Held(send.type, send.mark, sequence))
+        state.observe(outgoing.worker, name, PublishedMessage(outgoing.type, outgoing.version, sequence))
 
-    async def _look_again(self, known: Known, event: Event) -> None:
+    async def _refresh(self, state: BusState, event: BusEvent) -> None:
         """Reads the last message from the stream: another publisher has published or purged."""
-        found = await known.session.last(subjects.stream_name(known.hub, subjects.CLUSTERS), event.subject)
-        held = known.held.setdefault(event.name, {})
-        about = of_headers(found[0]) if found is not None else None
-        if found is None or about is None:
-            held.pop(event.worker, None)
+        last = await state.session.last_message(subjects.stream_name(state.hub, subjects.CLUSTERS), event.subject)
+        messages = state.messages.setdefault(event.name, {})
+        version = version_from_headers(last[0]) if last is not None else None
+        if last is None or version is None:
+            messages.pop(event.worker, None)
         else:
-            held[event.worker] = Held(*about, found[1])
+            messages[event.worker] = PublishedMessage(*version, last[1])

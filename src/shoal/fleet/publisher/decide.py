@@ -6,38 +6,38 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.fleet.bus.envelope import DELETED, PUT, RELEASED
-from shoal.fleet.bus.interface import Mark, message_of
-from shoal.kinds import fleet
+from shoal.fleet.bus.cloudevents import DELETED, PUT, RELEASED
+from shoal.fleet.bus.interface import MessageVersion, message_of
+from shoal.kinds.fleet import infrav1
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class PublishedMessage:
     """The last message of a worker's subject."""
 
     type: str
-    mark: Mark
+    version: MessageVersion
     sequence: int
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class OutgoingMessage:
     worker: str
     type: str
-    mark: Mark
+    version: MessageVersion
     with_object: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    sends: tuple[Send, ...] = ()
-    forget: bool = False
+class PublishDecision:
+    messages: tuple[OutgoingMessage, ...] = ()
+    purge: bool = False
     """None of its messages are needed any more."""
 
 
-def decide(managed: Object | None, held: Mapping[str, Held]) -> Decision:
+def decide(managed: Object | None, published: Mapping[str, PublishedMessage]) -> PublishDecision:
     """`managed` is None if it does not exist, according to a complete list or a deletion event. `published` is by
     worker.
 
@@ -45,16 +45,18 @@ def decide(managed: Object | None, held: Mapping[str, Held]) -> Decision:
     seen here was published by a hub that is further ahead.
     """
     if managed is None:
-        last = tuple(Send(worker, RELEASED, each.mark) for worker, each in held.items() if each.type == PUT)
-        return Decision(last, forget=bool(held) and not last)
-    message, owner = message_of(managed), fleet.assigned_worker(managed)
-    mark = message.mark
-    sends = [
-        Send(worker, RELEASED, mark)
-        for worker, each in sorted(held.items())
-        if worker != owner and each.type != RELEASED and each.mark.revision <= mark.revision
+        releases = tuple(
+            OutgoingMessage(worker, RELEASED, each.version) for worker, each in published.items() if each.type == PUT
+        )
+        return PublishDecision(releases, purge=bool(published) and not releases)
+    message, owner = message_of(managed), infrav1.assigned_worker(managed)
+    version = message.version
+    outgoing = [
+        OutgoingMessage(worker, RELEASED, version)
+        for worker, each in sorted(published.items())
+        if worker != owner and each.type != RELEASED and each.version.revision <= version.revision
     ]
-    known = held.get(owner)
-    if owner and (known is None or known.mark.revision < mark.revision):
-        sends.append(Send(owner, DELETED if message.deleting else PUT, mark, with_object=True))
-    return Decision(tuple(sends))
+    last_message = published.get(owner)
+    if owner and (last_message is None or last_message.version.revision < version.revision):
+        outgoing.append(OutgoingMessage(owner, DELETED if message.deleting else PUT, version, with_object=True))
+    return PublishDecision(tuple(outgoing))

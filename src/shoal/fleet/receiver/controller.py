@@ -8,79 +8,81 @@ from __future__ import annotations
 
 import logging
 
-from shoal.client.requests import Client
+from shoal.client.rest import Client
 from shoal.clock import Clock
 from shoal.fleet.bus import subjects
-from shoal.fleet.bus.at_hub import hub_id
-from shoal.fleet.bus.envelope import Event, decode
+from shoal.fleet.bus.cloudevents import BusEvent, decode_event
+from shoal.fleet.bus.hub_api import hub_id
 from shoal.fleet.bus.interface import Name
-from shoal.fleet.bus.jetstream import Delivered, Link, Session
+from shoal.fleet.bus.jetstream import DeliveredMessage, JetStreamSession, NatsConnection
 from shoal.fleet.bus.settings import BusSettings
-from shoal.fleet.receiver.decide import verdict
+from shoal.fleet.receiver.decide import decide_report
 from shoal.fleet.resources import MANAGED_CLUSTERS
-from shoal.kinds import joining
+from shoal.kinds.fleet import worker_join
 from shoal.objects.errors import BadRequest, Forbidden, Invalid, NotFound
-from shoal.runtime.loop import Loop
+from shoal.runtime.controller import Controller
 
 log = logging.getLogger("shoal.fleet")
 
-Key = tuple[str, Name]
+ReportKey = tuple[str, Name]
 """Worker and ManagedCluster."""
-AT_ONCE = 8
+MAX_CONCURRENT_WRITES = 8
 
 
-class Receiver:
+class StatusReceiver:
     def __init__(self, client: Client, clock: Clock, settings: BusSettings) -> None:
         self._client = client
-        self._link = Link(settings, clock, subjects.HUB)
-        self._waiting: dict[Key, tuple[Event, Delivered]] = {}
-        self.loop: Loop[Key] = Loop("fleet-receiver", clock, self.reconcile, workers=AT_ONCE)
-        self.loop.sources.append(self._run)
+        self._connection = NatsConnection(settings, clock, subjects.HUB_CONSUMER)
+        self._pending: dict[ReportKey, tuple[BusEvent, DeliveredMessage]] = {}
+        self.controller: Controller[ReportKey] = Controller(
+            "fleet-receiver", clock, self.reconcile, workers=MAX_CONCURRENT_WRITES
+        )
+        self.controller.sources.append(self._run)
 
     async def _run(self) -> None:
-        await self._link.run(self._follow)
+        await self._connection.run(self._follow_stream)
 
-    async def _follow(self, session: Session) -> None:
+    async def _follow_stream(self, session: JetStreamSession) -> None:
         hub = await hub_id(self._client)
-        stream, everything = subjects.stream_name(hub, subjects.STATUS), subjects.of_all(hub, subjects.STATUS)
+        stream, everything = subjects.stream_name(hub, subjects.STATUS), subjects.all_subjects(hub, subjects.STATUS)
         await session.ensure_stream(stream, everything)
-        consumer, _ = await session.consumer(stream, everything, subjects.HUB)
+        consumer, _ = await session.consumer(stream, everything, subjects.HUB_CONSUMER)
         async for delivered in session.follow(stream, consumer):
             try:
-                event = decode(delivered.subject, delivered.data)
-                if joining.wrong_name(event.worker):
+                event = decode_event(delivered.subject, delivered.data)
+                if worker_join.name_error(event.worker):
                     raise ValueError("no worker has such a name")
             except ValueError as error:
                 log.warning("a message under %s is not believed: %s", delivered.subject, error)
                 await delivered.acknowledge()
                 continue
             key = (event.worker, event.name)
-            self._waiting[key] = (event, delivered)
-            self.loop.queue.add(key)
+            self._pending[key] = (event, delivered)
+            self.controller.queue.add(key)
 
-    async def reconcile(self, key: Key) -> None:
-        found = self._waiting.get(key)
-        if found is None:
+    async def reconcile(self, key: ReportKey) -> None:
+        pending = self._pending.get(key)
+        if pending is None:
             return
-        event, delivered = found
+        event, delivered = pending
         await self._write(event)
-        if self._waiting.get(key) is found:
-            del self._waiting[key]
+        if self._pending.get(key) is pending:
+            del self._pending[key]
         await delivered.acknowledge()
 
-    async def _write(self, event: Event) -> None:
+    async def _write(self, event: BusEvent) -> None:
         namespace, name = event.name
         try:
             managed = await self._client.get(MANAGED_CLUSTERS, name, namespace)
         except NotFound:
             managed = None
-        said = verdict(event, managed)
-        if said.dropped:
-            log.info("worker %s about %s/%s: dropped: %s", event.worker, namespace, name, said.dropped)
-        if said.write is None:
+        decision = decide_report(event, managed)
+        if decision.drop_reason:
+            log.info("worker %s about %s/%s: dropped: %s", event.worker, namespace, name, decision.drop_reason)
+        if decision.write is None:
             return
-        worker = self._client.as_user(joining.user_name(event.worker), joining.GROUP)
+        worker_client = self._client.impersonate(worker_join.user_name(event.worker), worker_join.WORKERS_GROUP)
         try:
-            await worker.update(MANAGED_CLUSTERS, said.write, said.subresource, brief=True)
+            await worker_client.update(MANAGED_CLUSTERS, decision.write, decision.subresource, metadata_only=True)
         except (Forbidden, Invalid, BadRequest, NotFound) as error:
             log.warning("worker %s about %s/%s: refused: %s", event.worker, namespace, name, error)

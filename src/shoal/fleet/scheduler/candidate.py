@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.fit.resources import amounts
-from shoal.kinds import fleet
+from shoal.fit.resources import parse_amounts
+from shoal.kinds.fleet import infrav1
 from shoal.objects.conditions import condition_is, get_condition
 
 Object = dict[str, Any]
@@ -18,31 +18,31 @@ class Candidate:
     name: str
     capacity: int
     """Slots: the most ManagedClusters it hosts."""
-    ready: bool = True
+    is_ready: bool = True
     """Its Lease is fresh."""
-    lost: bool = False
+    is_lost: bool = False
     """It was ready once and is silent now."""
-    leaving: bool = False
-    cordoned: bool = False
+    is_deleting: bool = False
+    is_cordoned: bool = False
     """It gets no new ManagedClusters: `spec.unschedulable`, or it is being drained."""
     location: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[tuple[str, str, str], ...] = ()
     """Key, value, effect."""
-    provides: frozenset[str] = frozenset({"embedded"})
+    infrastructures: frozenset[str] = frozenset({"embedded"})
     versions: frozenset[str] = frozenset()
     """Releases or minor versions its clusters may have; empty: any."""
     allocatable: tuple[tuple[str, int], ...] = ()
     """Upper limits for all nodes of its clusters together. A resource that is not listed is not limited."""
     cost: float = 0.0
-    auto: str = ""
+    auto_worker_hash: str = ""
     """Hash of the requirements it was created for, where the scheduler created it."""
-    trouble: str = ""
+    supervisor_error: str = ""
     """Why its process does not run, where the scheduler created it."""
 
 
 @dataclass(slots=True)
-class Usage:
+class WorkerUsage:
     """What ManagedClusters use of a Worker, whatever their phase: a slot is free only when the object is gone."""
 
     clusters: int = 0
@@ -50,48 +50,48 @@ class Usage:
 
 
 @dataclass(slots=True)
-class Company:
+class SpreadCounts:
     """Where the members of a spread group are."""
 
     workers: Counter[str] = field(default_factory=Counter)
     locations: Counter[str] = field(default_factory=Counter)
     total: int = 0
 
-    def add(self, worker: str, location: str, number: int) -> None:
-        self.workers[worker] += number
-        self.locations[location] += number
-        self.total += number
+    def add(self, worker: str, location: str, count: int) -> None:
+        self.workers[worker] += count
+        self.locations[location] += count
+        self.total += count
 
 
-def candidate(worker: Object) -> Candidate:
-    spec, metadata = fleet.spec_of(worker), worker["metadata"]
+def candidate_of(worker: Object) -> Candidate:
+    spec, metadata = infrav1.spec_of(worker), worker["metadata"]
     labels = metadata.get("labels") or {}
     return Candidate(
         name=metadata["name"],
-        capacity=fleet.capacity_of(worker),
-        ready=condition_is(worker, fleet.READY),
-        lost=fleet.status_of(worker).get("phase") == fleet.LOST,
-        leaving=fleet.is_deleting(worker),
-        cordoned=bool(spec.get("unschedulable") or spec.get("drain")),
+        capacity=infrav1.capacity_of(worker),
+        is_ready=condition_is(worker, infrav1.READY),
+        is_lost=infrav1.status_of(worker).get("phase") == infrav1.LOST,
+        is_deleting=infrav1.is_deleting(worker),
+        is_cordoned=bool(spec.get("unschedulable") or spec.get("drain")),
         location=spec.get("location") or "",
         labels=tuple(sorted(labels.items())),
         taints=tuple((t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ()),
-        provides=frozenset(spec.get("provides") or ()),
+        infrastructures=frozenset(spec.get("provides") or ()),
         versions=frozenset(spec.get("versions") or ()),
-        allocatable=tuple(sorted(amounts(spec.get("allocatable")).items())),
+        allocatable=tuple(sorted(parse_amounts(spec.get("allocatable")).items())),
         cost=float(spec.get("cost") or 0),
-        auto=labels.get(fleet.AUTO_WORKER, ""),
-        trouble=_trouble(worker) if fleet.AUTO_WORKER in labels else "",
+        auto_worker_hash=labels.get(infrav1.AUTO_WORKER_LABEL, ""),
+        supervisor_error=_supervisor_error(worker) if infrav1.AUTO_WORKER_LABEL in labels else "",
     )
 
 
-def _trouble(worker: Object) -> str:
-    said = get_condition(worker, fleet.SUPERVISED) or {}
-    return str(said.get("message") or "") if said.get("status") == "False" else ""
+def _supervisor_error(worker: Object) -> str:
+    condition = get_condition(worker, infrav1.SUPERVISED) or {}
+    return str(condition.get("message") or "") if condition.get("status") == "False" else ""
 
 
-def group_of(managed: Object) -> str:
+def spread_group_of(managed: Object) -> str:
     """Returns the spread group: its members are spread over Workers and locations."""
     metadata = managed["metadata"]
-    namespace, label = metadata.get("namespace", ""), (metadata.get("labels") or {}).get(fleet.SPREAD_GROUP)
+    namespace, label = metadata.get("namespace", ""), (metadata.get("labels") or {}).get(infrav1.SPREAD_GROUP)
     return f"{namespace}/{label}" if label else str(namespace)

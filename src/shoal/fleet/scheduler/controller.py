@@ -11,153 +11,162 @@ import asyncio
 from typing import Any
 
 from shoal.client.reflector import Key, Reflector
-from shoal.client.requests import Client
+from shoal.client.rest import Client
 from shoal.clock import Clock, rfc3339
 from shoal.fleet.resources import MANAGED_CLUSTERS, WORKERS
-from shoal.fleet.scheduler.berths import Berths
-from shoal.fleet.scheduler.capacity import CapacityTeller
-from shoal.fleet.scheduler.decide import bound, level
-from shoal.fleet.scheduler.ledger import Ledger, Record
-from shoal.fleet.scheduler.ranking import Rankings
-from shoal.fleet.scheduler.telling import ReasonTeller
-from shoal.fleet.scheduler.waiting import WaitingRoom
-from shoal.kinds import fleet
+from shoal.fleet.scheduler.cache import ClusterInfo, SchedulerCache
+from shoal.fleet.scheduler.capacity_reporter import CapacityReporter
+from shoal.fleet.scheduler.decide import bound_status, finalizer_and_phase
+from shoal.fleet.scheduler.queue import SchedulingQueue
+from shoal.fleet.scheduler.ranking import WorkerRankings
+from shoal.fleet.scheduler.reservations import Reservations
+from shoal.fleet.scheduler.unschedulable_reporter import UnschedulableReporter
+from shoal.kinds.fleet import infrav1
 from shoal.objects.errors import NotFound, StatusError
-from shoal.runtime.loop import Later, Loop
+from shoal.runtime.controller import Controller, RequeueError
 from shoal.telemetry import tracing
 
 Object = dict[str, Any]
 
-LANES = 256
+MAX_CONCURRENT_BINDINGS = 256
 """Bindings in flight at once: that many share one commit of the store."""
 
 
-class Scheduler:
+class FleetScheduler:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
-        self._ledger = Ledger()
-        self._rankings = Rankings(self._ledger)
-        self._waiting = WaitingRoom(self._ledger)
-        self.bindings: Loop[Key] = Loop("fleet-scheduler", clock, self.reconcile, workers=LANES)
-        self._news = asyncio.Event()
-        told = self._news.set
-        self._managed = Reflector(client, MANAGED_CLUSTERS, clock, self._managed_changed, listed=told, shared=True)
-        self._workers = Reflector(client, WORKERS, clock, self._worker_changed, listed=told, shared=True)
-        self.bindings.sources += [self._managed.run, self._workers.run, self._dispatch]
-        self.capacity = CapacityTeller(client, clock, self._ledger, self._managed, self._workers)
-        self.telling = ReasonTeller(client, clock, self._ledger, self._waiting)
-        self.berths = Berths(self._ledger, self._managed_changed)
+        self._cache = SchedulerCache()
+        self._rankings = WorkerRankings(self._cache)
+        self._queue = SchedulingQueue(self._cache)
+        self.controller: Controller[Key] = Controller(
+            "fleet-scheduler", clock, self.reconcile, workers=MAX_CONCURRENT_BINDINGS
+        )
+        self._wakeup = asyncio.Event()
+        wake = self._wakeup.set
+        self._managed = Reflector(client, MANAGED_CLUSTERS, clock, self._on_managed_cluster, on_sync=wake, shared=True)
+        self._workers = Reflector(client, WORKERS, clock, self._on_worker, on_sync=wake, shared=True)
+        self.controller.sources += [self._managed.run, self._workers.run, self._run_scheduling]
+        self.capacity_reporter = CapacityReporter(client, clock, self._cache, self._managed, self._workers)
+        self.unschedulable_reporter = UnschedulableReporter(client, clock, self._cache, self._queue)
+        self.reservations = Reservations(self._cache, self._on_managed_cluster)
 
     @property
-    def loops(self) -> list[Loop[Any]]:
-        return [self.bindings, self.capacity.loop, self.telling.loop, self.telling.growing]
+    def controllers(self) -> list[Controller[Any]]:
+        return [
+            self.controller,
+            self.capacity_reporter.controller,
+            self.unschedulable_reporter.controller,
+            self.unschedulable_reporter.scaleup_controller,
+        ]
 
     @property
-    def informed(self) -> bool:
-        return self._managed.synced and self._workers.synced
+    def has_synced(self) -> bool:
+        return self._managed.has_synced and self._workers.has_synced
 
-    def _managed_changed(self, key: Key, obj: Object | None) -> None:
-        before = self._ledger.records.get(key)
-        was = (before.bound, before.coming) if before is not None else ("", "")
-        record = self._ledger.note_managed(key, obj)
+    def _on_managed_cluster(self, key: Key, obj: Object | None) -> None:
+        cached = self._cache.clusters.get(key)
+        previous = (cached.bound_worker, cached.reserved_worker) if cached is not None else ("", "")
+        info = self._cache.observe_managed_cluster(key, obj)
         if tracing.tracer is not None:
-            self.bindings.queue.follow(key, tracing.following())  # It is scheduled later, together with others.
-        now = (record.bound, record.coming) if record is not None else ("", "")
-        if was != now or now[1]:  # Capacity for an incoming cluster was reserved before the write.
-            self.capacity.look_at(*was, *now)
-        if record is None or not record.homeless:
-            self._waiting.leave(key)
+            self.controller.queue.set_trace(
+                key, tracing.active_context()
+            )  # It is scheduled later, together with others.
+        current = (info.bound_worker, info.reserved_worker) if info is not None else ("", "")
+        if previous != current or current[1]:  # Capacity for an incoming cluster was reserved before the write.
+            self.capacity_reporter.enqueue(*previous, *current)
+        if info is None or not info.is_unscheduled:
+            self._queue.remove(key)
         else:
-            self._wait(record)
-        if record is not None and obj is not None and _is_to_be_written(obj):
-            self.bindings.queue.add(key)
-        self._news.set()
+            self._enqueue(info)
+        if info is not None and obj is not None and _needs_update(obj):
+            self.controller.queue.add(key)
+        self._wakeup.set()
 
-    def _worker_changed(self, key: Key, obj: Object | None) -> None:
-        self.capacity.loop.queue.add(key)
-        if self._ledger.note_worker(key, obj):
-            self._news.set()
+    def _on_worker(self, key: Key, obj: Object | None) -> None:
+        self.capacity_reporter.controller.queue.add(key)
+        if self._cache.observe_worker(key, obj):
+            self._wakeup.set()
 
-    def _wait(self, record: Record) -> None:
-        line = self._waiting.add(record)
-        if line.closed:
-            self.telling.tell(record)
+    def _enqueue(self, info: ClusterInfo) -> None:
+        requirement_queue = self._queue.add(info)
+        if requirement_queue.is_blocked:
+            self.unschedulable_reporter.report(info)
 
-    async def _dispatch(self) -> None:
+    async def _run_scheduling(self) -> None:
         """Schedules after events, not within the event handler: a list is delivered object by object, and nothing is
         decided on half of it.
         """
         while True:
-            await self._news.wait()
-            self._news.clear()
-            if self.informed:
-                self._place()
+            await self._wakeup.wait()
+            self._wakeup.clear()
+            if self.has_synced:
+                self._schedule_pending()
 
-    def _place(self) -> None:
+    def _schedule_pending(self) -> None:
         """Assumes a Worker for every ManagedCluster that fits, up to MAX_CONCURRENT_BINDINGS."""
         now = self._clock.monotonic()
-        for late in self._ledger.expire(now):
-            self.bindings.queue.add(late.key)
-        while len(self._ledger.assumed) < LANES and (record := self._waiting.next()) is not None:
-            worker = self._rankings.best(record)
+        for expired in self._cache.expire_assumptions(now):
+            self.controller.queue.add(expired.key)
+        while len(self._cache.assumed_until) < MAX_CONCURRENT_BINDINGS and (info := self._queue.pop_head()) is not None:
+            worker = self._rankings.best_worker(info)
             if worker:
-                self._waiting.leave(record.key)
-                self._ledger.assume(record, worker, now)
-                self.bindings.queue.add(record.key)
+                self._queue.remove(info.key)
+                self._cache.assume(info, worker, now)
+                self.controller.queue.add(info.key)
             else:
-                self._waiting.close(record)
-        self.telling.look()
+                self._queue.block(info)
+        self.unschedulable_reporter.wake()
 
     async def reconcile(self, key: Key) -> None:
-        record = self._ledger.records.get(key)
-        if record is None:
+        info = self._cache.clusters.get(key)
+        if info is None:
             return
-        if not self.informed:
-            raise Later("not everything has been listed yet")
+        if not self.has_synced:
+            raise RequeueError("not everything has been listed yet")
         try:
-            if record.assumed:
-                await self._bind(record, record.assumed)
-            elif record.homeless:
-                self._wait(record)
+            if info.assumed_worker:
+                await self._bind(info, info.assumed_worker)
+            elif info.is_unscheduled:
+                self._enqueue(info)
             else:
-                await self._level(key)
+                await self._update_finalizer_and_phase(key)
         except NotFound:
             return  # Deleted meanwhile; the watch reports that as well.
         finally:
-            self._news.set()
+            self._wakeup.set()
 
-    async def _bind(self, record: Record, worker: str) -> None:
+    async def _bind(self, info: ClusterInfo, worker: str) -> None:
         """Writes the binding. If the outcome is unknown, the assumption stays and the same write is retried: it either
         conflicts, because it was made, or it is made now.
         """
-        assert record.obj is not None
+        assert info.obj is not None
         try:
-            managed = record.obj
-            if not fleet.has_finalizer(managed):
-                managed = await self._client.update(MANAGED_CLUSTERS, fleet.with_finalizer(managed))
-            status = bound(managed, worker, rfc3339(self._clock.now()))
-            written = await self._client.update(MANAGED_CLUSTERS, {**managed, "status": status}, "status")
+            managed = info.obj
+            if not infrav1.has_finalizer(managed):
+                managed = await self._client.update(MANAGED_CLUSTERS, infrav1.with_finalizer(managed))
+            status = bound_status(managed, worker, rfc3339(self._clock.now()))
+            updated = await self._client.update(MANAGED_CLUSTERS, {**managed, "status": status}, "status")
         except StatusError:
-            self._ledger.forget(record)
+            self._cache.forget_assumption(info)
             raise
         else:
-            self._ledger.note_bound(record, worker, int(written["metadata"]["resourceVersion"]))
-            self._waiting.leave(record.key)
+            self._cache.confirm_binding(info, worker, int(updated["metadata"]["resourceVersion"]))
+            self._queue.remove(info.key)
         finally:
-            self.capacity.look_at(worker)
+            self.capacity_reporter.enqueue(worker)
 
-    async def _level(self, key: Key) -> None:
+    async def _update_finalizer_and_phase(self, key: Key) -> None:
         managed = self._managed.objects.get(key)
         if managed is None:
             return
-        decision = level(managed)
-        if decision.finalizer is not None:
-            change = fleet.with_finalizer if decision.finalizer else fleet.without_finalizer
-            await self._client.update(MANAGED_CLUSTERS, change(managed))
-        if decision.status is not None:
-            await self._client.update(MANAGED_CLUSTERS, {**managed, "status": decision.status}, "status")
+        update = finalizer_and_phase(managed)
+        if update.finalizer is not None:
+            set_finalizer = infrav1.with_finalizer if update.finalizer else infrav1.without_finalizer
+            await self._client.update(MANAGED_CLUSTERS, set_finalizer(managed))
+        if update.status is not None:
+            await self._client.update(MANAGED_CLUSTERS, {**managed, "status": update.status}, "status")
 
 
-def _is_to_be_written(managed: Object) -> bool:
-    decision = level(managed)
-    return decision.finalizer is not None or decision.status is not None
+def _needs_update(managed: Object) -> bool:
+    update = finalizer_and_phase(managed)
+    return update.finalizer is not None or update.status is not None

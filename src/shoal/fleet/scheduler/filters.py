@@ -5,79 +5,79 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from shoal.fit.resources import quantities
-from shoal.fit.taints import untolerated
-from shoal.fleet.scheduler.candidate import Candidate, Usage
-from shoal.fleet.scheduler.demand import Demand
+from shoal.fit.resources import to_quantities
+from shoal.fit.taints import first_untolerated
+from shoal.fleet.scheduler.candidate import Candidate, WorkerUsage
+from shoal.fleet.scheduler.requirements import ClusterRequirements
 
 Object = dict[str, Any]
 
 
-class Refusal(NamedTuple):
+class FilterFailure(NamedTuple):
     reason: str
     """Condition reason, used when all Workers fail for the same reason."""
-    one: str
-    several: str
+    singular: str
+    plural: str
     """Message parts for one Worker and for several."""
 
 
-Filter = Callable[[Demand, Candidate], Refusal | None]
+Filter = Callable[[ClusterRequirements, Candidate], FilterFailure | None]
 
 
-def leaving(asked: Demand, worker: Candidate) -> Refusal | None:
-    return Refusal("WorkersLeaving", "is being deleted", "are being deleted") if worker.leaving else None
+def filter_deleting(requirements: ClusterRequirements, worker: Candidate) -> FilterFailure | None:
+    return FilterFailure("WorkersLeaving", "is being deleted", "are being deleted") if worker.is_deleting else None
 
 
-def ready(asked: Demand, worker: Candidate) -> Refusal | None:
-    return None if worker.ready else Refusal("WorkersNotReady", "is not ready", "are not ready")
+def filter_ready(requirements: ClusterRequirements, worker: Candidate) -> FilterFailure | None:
+    return None if worker.is_ready else FilterFailure("WorkersNotReady", "is not ready", "are not ready")
 
 
-def cordoned(asked: Demand, worker: Candidate) -> Refusal | None:
-    return Refusal("WorkersCordoned", "is cordoned", "are cordoned") if worker.cordoned else None
+def filter_cordoned(requirements: ClusterRequirements, worker: Candidate) -> FilterFailure | None:
+    return FilterFailure("WorkersCordoned", "is cordoned", "are cordoned") if worker.is_cordoned else None
 
 
-def infrastructure(asked: Demand, worker: Candidate) -> Refusal | None:
-    if asked.infrastructure in worker.provides:
+def filter_infrastructure(requirements: ClusterRequirements, worker: Candidate) -> FilterFailure | None:
+    if requirements.infrastructure in worker.infrastructures:
         return None
-    what = f"infrastructure {asked.infrastructure}"
-    return Refusal("InfrastructureNotProvided", f"does not provide {what}", f"do not provide {what}")
+    what = f"infrastructure {requirements.infrastructure}"
+    return FilterFailure("InfrastructureNotProvided", f"does not provide {what}", f"do not provide {what}")
 
 
-def version(asked: Demand, worker: Candidate) -> Refusal | None:
+def filter_version(requirements: ClusterRequirements, worker: Candidate) -> FilterFailure | None:
     if (
-        not asked.version
+        not requirements.version
         or not worker.versions
-        or not {asked.version, minor(asked.version)}.isdisjoint(worker.versions)
+        or not {requirements.version, minor_version(requirements.version)}.isdisjoint(worker.versions)
     ):
         return None
-    what = f"version {asked.version}"
-    return Refusal("VersionNotOffered", f"does not offer {what}", f"do not offer {what}")
+    what = f"version {requirements.version}"
+    return FilterFailure("VersionNotOffered", f"does not offer {what}", f"do not offer {what}")
 
 
-def minor(release: str) -> str:
+def minor_version(release: str) -> str:
     """v1.36 for v1.36.4."""
     return release.rpartition(".")[0]
 
 
-def location(asked: Demand, worker: Candidate) -> Refusal | None:
-    if not asked.location or asked.location == worker.location:
+def filter_location(requirements: ClusterRequirements, worker: Candidate) -> FilterFailure | None:
+    if not requirements.location or requirements.location == worker.location:
         return None
-    what = f"not in location {asked.location}"
-    return Refusal("NoWorkerInLocation", f"is {what}", f"are {what}")
+    what = f"not in location {requirements.location}"
+    return FilterFailure("NoWorkerInLocation", f"is {what}", f"are {what}")
 
 
-def selector(asked: Demand, worker: Candidate) -> Refusal | None:
-    if not asked.selector or asked.selector.matches(dict(worker.labels)):
+def filter_selector(requirements: ClusterRequirements, worker: Candidate) -> FilterFailure | None:
+    if not requirements.selector or requirements.selector.matches(dict(worker.labels)):
         return None
-    return Refusal("SelectorMatchesNothing", "does not match workerSelector", "do not match workerSelector")
+    return FilterFailure("SelectorMatchesNothing", "does not match workerSelector", "do not match workerSelector")
 
 
-def taints(asked: Demand, worker: Candidate) -> Refusal | None:
-    found = untolerated(taint_objects(worker), asked.tolerations)
-    if found is None:
+def filter_taints(requirements: ClusterRequirements, worker: Candidate) -> FilterFailure | None:
+    taint = first_untolerated(taint_objects(worker), requirements.tolerations)
+    if taint is None:
         return None
-    what = f"the taint {taint_text(found)} that is not tolerated"
-    return Refusal("TaintNotTolerated", f"has {what}", f"have {what}")
+    what = f"the taint {taint_text(taint)} that is not tolerated"
+    return FilterFailure("TaintNotTolerated", f"has {what}", f"have {what}")
 
 
 def taint_objects(worker: Candidate) -> list[Object]:
@@ -90,50 +90,50 @@ def taint_text(taint: Object) -> str:
 
 
 FILTERS: dict[str, Filter] = {
-    "ready": ready,
-    "leaving": leaving,
-    "cordoned": cordoned,
-    "infrastructure": infrastructure,
-    "version": version,
-    "location": location,
-    "selector": selector,
-    "taints": taints,
+    "ready": filter_ready,
+    "leaving": filter_deleting,
+    "cordoned": filter_cordoned,
+    "infrastructure": filter_infrastructure,
+    "version": filter_version,
+    "location": filter_location,
+    "selector": filter_selector,
+    "taints": filter_taints,
 }
 """Filters by name. The first failure is the one that is reported. They ignore usage."""
 
 
-def refusal(asked: Demand, worker: Candidate) -> Refusal | None:
-    for refuses in FILTERS.values():
-        found = refuses(asked, worker)
-        if found is not None:
-            return found
+def run_filters(requirements: ClusterRequirements, worker: Candidate) -> FilterFailure | None:
+    for filter_func in FILTERS.values():
+        failure = filter_func(requirements, worker)
+        if failure is not None:
+            return failure
     return None
 
 
-def room(asked: Demand, worker: Candidate, used: Usage) -> Refusal | None:
+def filter_capacity(requirements: ClusterRequirements, worker: Candidate, usage: WorkerUsage) -> FilterFailure | None:
     """The last filter, and the only one that changes with every binding: slots, and resources where they are
     limited.
     """
     if not worker.capacity:
-        return Refusal("NoFreeSlot", "takes no clusters (capacity 0)", "take no clusters (capacity 0)")
-    if used.clusters >= worker.capacity:
-        return Refusal("NoFreeSlot", "has no free slot", "have no free slot")
-    name = scarce(asked, worker, used)
+        return FilterFailure("NoFreeSlot", "takes no clusters (capacity 0)", "take no clusters (capacity 0)")
+    if usage.clusters >= worker.capacity:
+        return FilterFailure("NoFreeSlot", "has no free slot", "have no free slot")
+    name = insufficient_resource(requirements, worker, usage)
     if not name:
         return None
-    what = f"less than {quantities({name: asked.need[name]})[name]} {name} left"
-    return Refusal("NotEnoughResources", f"has {what}", f"have {what}")
+    what = f"less than {to_quantities({name: requirements.requests[name]})[name]} {name} left"
+    return FilterFailure("NotEnoughResources", f"has {what}", f"have {what}")
 
 
-def has_room(asked: Demand, worker: Candidate, used: Usage) -> bool:
+def has_capacity(requirements: ClusterRequirements, worker: Candidate, usage: WorkerUsage) -> bool:
     """Like `filter_capacity`, without building a message."""
-    return used.clusters < worker.capacity and not scarce(asked, worker, used)
+    return usage.clusters < worker.capacity and not insufficient_resource(requirements, worker, usage)
 
 
-def scarce(asked: Demand, worker: Candidate, used: Usage) -> str:
+def insufficient_resource(requirements: ClusterRequirements, worker: Candidate, usage: WorkerUsage) -> str:
     """Returns the first resource of which not enough is left; empty if there is enough."""
-    for name, all_of_it in worker.allocatable:
-        wanted = asked.need.get(name, 0)
-        if wanted and wanted > all_of_it - used.amounts[name]:
+    for name, allocatable in worker.allocatable:
+        requested = requirements.requests.get(name, 0)
+        if requested and requested > allocatable - usage.amounts[name]:
             return name
     return ""

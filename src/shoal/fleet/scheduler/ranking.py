@@ -12,155 +12,162 @@ import heapq
 from collections import OrderedDict
 from typing import Any
 
-from shoal.fleet.scheduler.candidate import Company
-from shoal.fleet.scheduler.demand import Demand
-from shoal.fleet.scheduler.filters import has_room, refusal
-from shoal.fleet.scheduler.ledger import Ledger, Record
-from shoal.fleet.scheduler.scores import LOCATIONS, STICKINESS, fixed_points, locations, moving_points, points
+from shoal.fleet.scheduler.cache import ClusterInfo, SchedulerCache
+from shoal.fleet.scheduler.candidate import SpreadCounts
+from shoal.fleet.scheduler.filters import has_capacity, run_filters
+from shoal.fleet.scheduler.requirements import ClusterRequirements
+from shoal.fleet.scheduler.scores import (
+    LOCATIONS,
+    STICKINESS,
+    dynamic_points,
+    location_score,
+    static_points,
+    weighted_points,
+)
 
-RANKINGS = 512
+MAX_RANKINGS = 512
 """The most rankings that are kept, per requirements and per spread group; the least recently used is dropped."""
-NOBODY = Company()
+NO_SPREAD = SpreadCounts()
 Rank = tuple[int, str]
 """Negative points and the Worker's name: the smallest is the best."""
 
 
-class Rankings:
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._era = ledger.era
-        self._able: OrderedDict[Demand, _Able] = OrderedDict()
-        self._kept: OrderedDict[tuple[Demand, str], _Ranking] = OrderedDict()
+class WorkerRankings:
+    def __init__(self, cache: SchedulerCache) -> None:
+        self._cache = cache
+        self._log_generation = cache.log_generation
+        self._feasible: OrderedDict[ClusterRequirements, _FeasibleWorkers] = OrderedDict()
+        self._rankings: OrderedDict[tuple[ClusterRequirements, str], _SpreadGroupRanking] = OrderedDict()
 
-    def best(self, record: Record) -> str:
+    def best_worker(self, info: ClusterInfo) -> str:
         """Returns the best Worker; empty if none fits."""
-        asked, group = record.asked, record.group
-        if asked.wrong:
+        requirements, spread_group = info.requirements, info.spread_group
+        if requirements.selector_error:
             return ""
-        if self._era != self._ledger.era:
-            self._era = self._ledger.era
-            self._able.clear()
-            self._kept.clear()
-        able = self._able.pop(asked, None) or _Able(self._ledger, asked)
-        _keep(self._able, asked, able)
-        ranking = self._kept.pop((asked, group), None)
-        if ranking is None or ranking.able is not able:
-            ranking = _Ranking(self._ledger, able, group)
-        _keep(self._kept, (asked, group), ranking)
-        return ranking.best(record.last)
+        if self._log_generation != self._cache.log_generation:
+            self._log_generation = self._cache.log_generation
+            self._feasible.clear()
+            self._rankings.clear()
+        feasible = self._feasible.pop(requirements, None) or _FeasibleWorkers(self._cache, requirements)
+        _put_lru(self._feasible, requirements, feasible)
+        ranking = self._rankings.pop((requirements, spread_group), None)
+        if ranking is None or ranking.feasible is not feasible:
+            ranking = _SpreadGroupRanking(self._cache, feasible, spread_group)
+        _put_lru(self._rankings, (requirements, spread_group), ranking)
+        return ranking.best_worker(info.last_worker)
 
 
-def _keep(among: OrderedDict[Any, Any], key: object, value: object) -> None:
-    among[key] = value
-    if len(among) > RANKINGS:
-        among.popitem(last=False)
+def _put_lru(lru: OrderedDict[Any, Any], key: object, value: object) -> None:
+    lru[key] = value
+    if len(lru) > MAX_RANKINGS:
+        lru.popitem(last=False)
 
 
-class _Able:
+class _FeasibleWorkers:
     """Workers that pass the filters, whatever their usage, with their static points."""
 
-    def __init__(self, ledger: Ledger, asked: Demand) -> None:
-        self._ledger, self.asked = ledger, asked
-        self.fixed: dict[str, int] = {}
-        self._read = len(ledger.log)
-        for name in ledger.places:
-            self._enter(name)
+    def __init__(self, cache: SchedulerCache, requirements: ClusterRequirements) -> None:
+        self._cache, self.requirements = cache, requirements
+        self.static_points_by_worker: dict[str, int] = {}
+        self._log_position = len(cache.change_log)
+        for name in cache.workers_by_name:
+            self._evaluate(name)
 
     def catch_up(self) -> None:
-        log = self._ledger.log
-        for name, said in log[self._read :]:
-            if said:
-                self._enter(name)
-        self._read = len(log)
+        change_log = self._cache.change_log
+        for name, worker_changed in change_log[self._log_position :]:
+            if worker_changed:
+                self._evaluate(name)
+        self._log_position = len(change_log)
 
-    def _enter(self, name: str) -> None:
-        place = self._ledger.places.get(name)
-        worker = place.candidate if place is not None else None
-        self.fixed.pop(name, None)
-        if worker is not None and refusal(self.asked, worker) is None:
-            self.fixed[name] = fixed_points(self.asked, worker, self._ledger.cheapest)
+    def _evaluate(self, name: str) -> None:
+        worker_info = self._cache.workers_by_name.get(name)
+        worker = worker_info.candidate if worker_info is not None else None
+        self.static_points_by_worker.pop(name, None)
+        if worker is not None and run_filters(self.requirements, worker) is None:
+            self.static_points_by_worker[name] = static_points(self.requirements, worker, self._cache.lowest_cost)
 
 
-class _Ranking:
+class _SpreadGroupRanking:
     """Ranking for ManagedClusters with equal requirements in the same spread group."""
 
-    def __init__(self, ledger: Ledger, able: _Able, group: str) -> None:
-        self._ledger, self.able, self._group = ledger, able, group
+    def __init__(self, cache: SchedulerCache, feasible: _FeasibleWorkers, spread_group: str) -> None:
+        self._cache, self.feasible, self._spread_group = cache, feasible, spread_group
         self._heaps: dict[str, list[Rank]] = {}
         """By location."""
-        self._begin()
+        self._rebuild()
 
-    def _begin(self) -> None:
-        self.able.catch_up()
+    def _rebuild(self) -> None:
+        self.feasible.catch_up()
         self._heaps.clear()
-        self._size, self._read = 0, len(self._ledger.log)
-        for name in self.able.fixed:
-            self._enter(name)
+        self._heap_size, self._log_position = 0, len(self._cache.change_log)
+        for name in self.feasible.static_points_by_worker:
+            self._push(name)
 
-    def _enter(self, name: str) -> None:
+    def _push(self, name: str) -> None:
         """Pushes a Worker whose points may have increased."""
-        place = self._ledger.places.get(name)
-        location = place.location if place is not None else ""
+        worker_info = self._cache.workers_by_name.get(name)
+        location = worker_info.location if worker_info is not None else ""
         rank = self._rank(name, location)
         if rank is not None:
             heapq.heappush(self._heaps.setdefault(location, []), rank)
-            self._size += 1
+            self._heap_size += 1
 
     def _rank(self, name: str, location: str) -> Rank | None:
         """Returns the current rank; None if it does not fit or is in another location."""
-        fixed, place = self.able.fixed.get(name), self._ledger.places.get(name)
-        worker = place.candidate if place is not None else None
-        if fixed is None or place is None or worker is None or worker.location != location:
+        static, worker_info = self.feasible.static_points_by_worker.get(name), self._cache.workers_by_name.get(name)
+        worker = worker_info.candidate if worker_info is not None else None
+        if static is None or worker_info is None or worker is None or worker.location != location:
             return None
-        asked, used = self.able.asked, place.used
-        if not has_room(asked, worker, used):
+        requirements, usage = self.feasible.requirements, worker_info.usage
+        if not has_capacity(requirements, worker, usage):
             return None
-        return -fixed - moving_points(asked, worker, used, self._company.workers.get(name, 0)), name
+        return -static - dynamic_points(requirements, worker, usage, self._spread_counts.workers.get(name, 0)), name
 
     @property
-    def _company(self) -> Company:
-        return self._ledger.companies.get(self._group) or NOBODY
+    def _spread_counts(self) -> SpreadCounts:
+        return self._cache.spread_counts.get(self._spread_group) or NO_SPREAD
 
-    def best(self, last: str) -> str:
+    def best_worker(self, last_worker: str) -> str:
         self._catch_up()
-        found = self._sticky(last)
+        best_rank = self._last_worker_rank(last_worker)
         for location, heap in self._heaps.items():
-            top = self._top(location, heap)
+            top = self._refreshed_top(location, heap)
             if top is not None:
-                rank = self._in_location(top, location)
-                found = rank if found is None else min(found, rank)
-        return found[1] if found is not None else ""
+                rank = self._with_location_points(top, location)
+                best_rank = rank if best_rank is None else min(best_rank, rank)
+        return best_rank[1] if best_rank is not None else ""
 
     def _catch_up(self) -> None:
-        log = self._ledger.log
-        self.able.catch_up()
-        if self._size > 4 * len(self._ledger.places) + 64:
-            self._begin()
-        elif self._read < len(log):
-            for name in dict.fromkeys(name for name, _ in log[self._read :]):
-                self._enter(name)
-            self._read = len(log)
+        change_log = self._cache.change_log
+        self.feasible.catch_up()
+        if self._heap_size > 4 * len(self._cache.workers_by_name) + 64:
+            self._rebuild()
+        elif self._log_position < len(change_log):
+            for name in dict.fromkeys(name for name, _ in change_log[self._log_position :]):
+                self._push(name)
+            self._log_position = len(change_log)
 
-    def _top(self, location: str, heap: list[Rank]) -> Rank | None:
+    def _refreshed_top(self, location: str, heap: list[Rank]) -> Rank | None:
         while heap:
-            true = self._rank(heap[0][1], location)
-            if true is None:
+            current = self._rank(heap[0][1], location)
+            if current is None:
                 heapq.heappop(heap)
-                self._size -= 1
-            elif true > heap[0]:
-                heapq.heapreplace(heap, true)
+                self._heap_size -= 1
+            elif current > heap[0]:
+                heapq.heapreplace(heap, current)
             else:
-                return true
+                return current
         return None
 
-    def _in_location(self, rank: Rank, location: str) -> Rank:
-        company = self._company
-        return rank[0] - points(LOCATIONS, locations(company.locations[location], company.total)), rank[1]
+    def _with_location_points(self, rank: Rank, location: str) -> Rank:
+        spread = self._spread_counts
+        return rank[0] - weighted_points(LOCATIONS, location_score(spread.locations[location], spread.total)), rank[1]
 
-    def _sticky(self, last: str) -> Rank | None:
-        place = self._ledger.places.get(last) if last else None
-        rank = self._rank(last, place.location) if place is not None else None
-        if rank is None or place is None:
+    def _last_worker_rank(self, last_worker: str) -> Rank | None:
+        worker_info = self._cache.workers_by_name.get(last_worker) if last_worker else None
+        rank = self._rank(last_worker, worker_info.location) if worker_info is not None else None
+        if rank is None or worker_info is None:
             return None
-        found = self._in_location(rank, place.location)
-        return found[0] - points(STICKINESS, 1.0), found[1]
+        with_location = self._with_location_points(rank, worker_info.location)
+        return with_location[0] - weighted_points(STICKINESS, 1.0), with_location[1]

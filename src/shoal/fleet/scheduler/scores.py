@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shoal.fit.taints import intolerances
-from shoal.fleet.scheduler.candidate import Candidate, Company, Usage
-from shoal.fleet.scheduler.demand import Demand
+from shoal.fit.taints import count_untolerated_preferred
+from shoal.fleet.scheduler.candidate import Candidate, SpreadCounts, WorkerUsage
 from shoal.fleet.scheduler.filters import taint_objects
+from shoal.fleet.scheduler.requirements import ClusterRequirements
 
 POINTS = 10_000
 """Points of a score of 1, before its weight."""
@@ -19,86 +19,94 @@ POINTS = 10_000
 HEADROOM, SPREAD, LOCATIONS, PREFERENCE = "headroom", "spread", "locations", "preference"
 TAINTS, COST, STICKINESS = "taints", "cost", "stickiness"
 WEIGHTS = {HEADROOM: 4, SPREAD: 2, LOCATIONS: 2, PREFERENCE: 4, TAINTS: 4, COST: 1, STICKINESS: 2}
-_HEADROOM, _SPREAD = WEIGHTS[HEADROOM], WEIGHTS[SPREAD]
+_HEADROOM_WEIGHT, _SPREAD_WEIGHT = WEIGHTS[HEADROOM], WEIGHTS[SPREAD]
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ScoringContext:
     """Inputs of the scores of one ManagedCluster besides the Worker."""
 
-    asked: Demand
-    company: Company
-    last: str = ""
+    requirements: ClusterRequirements
+    spread: SpreadCounts
+    last_worker: str = ""
     """The Worker it was on before."""
-    cheapest: float = 0.0
+    lowest_cost: float = 0.0
     """The lowest cost of all Workers that have one."""
 
 
-def headroom(asked: Demand, worker: Candidate, used: Usage) -> float:
+def headroom_score(requirements: ClusterRequirements, worker: Candidate, usage: WorkerUsage) -> float:
     """Share that stays free, with the cluster placed there, of the scarcest of slots and limited resources."""
-    share = (used.clusters + 1) / worker.capacity
+    used_share = (usage.clusters + 1) / worker.capacity
     if worker.allocatable:
-        wanted = asked.need
-        for name, all_of_it in worker.allocatable:
-            if wanted.get(name):
-                share = max(share, (used.amounts[name] + wanted[name]) / all_of_it)
-    return 1 - share
+        requests = requirements.requests
+        for name, allocatable in worker.allocatable:
+            if requests.get(name):
+                used_share = max(used_share, (usage.amounts[name] + requests[name]) / allocatable)
+    return 1 - used_share
 
 
-def spread(beside: int) -> float:
+def spread_score(members: int) -> float:
     """Higher if fewer members of its group are on the Worker."""
-    return 1 / (1 + beside)
+    return 1 / (1 + members)
 
 
-def locations(there: int, total: int) -> float:
+def location_score(members_here: int, members: int) -> float:
     """Higher if a smaller share of its group is in the location."""
-    return 1 - there / total if total else 1.0
+    return 1 - members_here / members if members else 1.0
 
 
-def preference(asked: Demand, worker: Candidate) -> float:
-    if worker.location not in asked.preferred:
+def preference_score(requirements: ClusterRequirements, worker: Candidate) -> float:
+    if worker.location not in requirements.preferred_locations:
         return 0.0
-    return 1 - asked.preferred.index(worker.location) / len(asked.preferred)
+    return 1 - requirements.preferred_locations.index(worker.location) / len(requirements.preferred_locations)
 
 
-def taints(asked: Demand, worker: Candidate) -> float:
+def taint_score(requirements: ClusterRequirements, worker: Candidate) -> float:
     """Higher if fewer PreferNoSchedule taints are not tolerated."""
-    return 1 / (1 + intolerances(taint_objects(worker), asked.tolerations)) if worker.taints else 1.0
+    return (
+        1 / (1 + count_untolerated_preferred(taint_objects(worker), requirements.tolerations)) if worker.taints else 1.0
+    )
 
 
-def cost(worker: Candidate, cheapest: float) -> float:
+def cost_score(worker: Candidate, lowest_cost: float) -> float:
     """A Worker without a cost costs nothing."""
-    return cheapest / worker.cost if worker.cost > 0 else 1.0
+    return lowest_cost / worker.cost if worker.cost > 0 else 1.0
 
 
-def stickiness(worker: Candidate, last: str) -> float:
-    return 1.0 if worker.name == last else 0.0
+def stickiness_score(worker: Candidate, last_worker: str) -> float:
+    return 1.0 if worker.name == last_worker else 0.0
 
 
-def points(name: str, score: float) -> int:
+def weighted_points(name: str, score: float) -> int:
     return WEIGHTS[name] * round(POINTS * score)
 
 
-def fixed_points(asked: Demand, worker: Candidate, cheapest: float) -> int:
+def static_points(requirements: ClusterRequirements, worker: Candidate, lowest_cost: float) -> int:
     """Points that stay the same until the Worker object changes."""
-    found = points(PREFERENCE, preference(asked, worker)) + points(TAINTS, taints(asked, worker))
-    return found + points(COST, cost(worker, cheapest))
+    total = weighted_points(PREFERENCE, preference_score(requirements, worker)) + weighted_points(
+        TAINTS, taint_score(requirements, worker)
+    )
+    return total + weighted_points(COST, cost_score(worker, lowest_cost))
 
 
-def moving_points(asked: Demand, worker: Candidate, used: Usage, beside: int) -> int:
+def dynamic_points(requirements: ClusterRequirements, worker: Candidate, usage: WorkerUsage, members: int) -> int:
     """Points that each binding to the Worker reduces."""
-    return _HEADROOM * round(POINTS * headroom(asked, worker, used)) + _SPREAD * round(POINTS * spread(beside))
+    return _HEADROOM_WEIGHT * round(POINTS * headroom_score(requirements, worker, usage)) + _SPREAD_WEIGHT * round(
+        POINTS * spread_score(members)
+    )
 
 
-def scores(view: View, worker: Candidate, used: Usage) -> dict[str, int]:
+def score_worker(context: ScoringContext, worker: Candidate, usage: WorkerUsage) -> dict[str, int]:
     """Returns all scores of a Worker that fits, by name."""
-    company = view.company
+    spread_counts = context.spread
     return {
-        HEADROOM: points(HEADROOM, headroom(view.asked, worker, used)),
-        SPREAD: points(SPREAD, spread(company.workers[worker.name])),
-        LOCATIONS: points(LOCATIONS, locations(company.locations[worker.location], company.total)),
-        PREFERENCE: points(PREFERENCE, preference(view.asked, worker)),
-        TAINTS: points(TAINTS, taints(view.asked, worker)),
-        COST: points(COST, cost(worker, view.cheapest)),
-        STICKINESS: points(STICKINESS, stickiness(worker, view.last)),
+        HEADROOM: weighted_points(HEADROOM, headroom_score(context.requirements, worker, usage)),
+        SPREAD: weighted_points(SPREAD, spread_score(spread_counts.workers[worker.name])),
+        LOCATIONS: weighted_points(
+            LOCATIONS, location_score(spread_counts.locations[worker.location], spread_counts.total)
+        ),
+        PREFERENCE: weighted_points(PREFERENCE, preference_score(context.requirements, worker)),
+        TAINTS: weighted_points(TAINTS, taint_score(context.requirements, worker)),
+        COST: weighted_points(COST, cost_score(worker, context.lowest_cost)),
+        STICKINESS: weighted_points(STICKINESS, stickiness_score(worker, context.last_worker)),
     }

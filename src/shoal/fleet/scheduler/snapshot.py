@@ -9,47 +9,47 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.fleet.scheduler.candidate import Candidate, Company, Usage, candidate, group_of
-from shoal.fleet.scheduler.demand import demand, need
-from shoal.fleet.scheduler.scores import View
-from shoal.kinds import fleet
+from shoal.fleet.scheduler.candidate import Candidate, SpreadCounts, WorkerUsage, candidate_of, spread_group_of
+from shoal.fleet.scheduler.requirements import node_requests, requirements_of
+from shoal.fleet.scheduler.scores import ScoringContext
+from shoal.kinds.fleet import infrav1
 
 Object = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Snapshot:
+class FleetSnapshot:
     candidates: dict[str, Candidate]
-    usage: dict[str, Usage] = field(default_factory=dict)
-    companies: dict[str, Company] = field(default_factory=dict)
+    usage: dict[str, WorkerUsage] = field(default_factory=dict)
+    spread_counts: dict[str, SpreadCounts] = field(default_factory=dict)
 
-    def workers(self) -> list[tuple[Candidate, Usage]]:
-        return [(worker, self.used(name)) for name, worker in self.candidates.items()]
+    def candidates_with_usage(self) -> list[tuple[Candidate, WorkerUsage]]:
+        return [(worker, self.usage_of(name)) for name, worker in self.candidates.items()]
 
-    def used(self, worker: str) -> Usage:
-        return self.usage.get(worker) or Usage()
+    def usage_of(self, worker: str) -> WorkerUsage:
+        return self.usage.get(worker) or WorkerUsage()
 
-    def view(self, managed: Object) -> View:
-        return View(
-            asked=demand(managed),
-            company=self.companies.get(group_of(managed)) or Company(),
-            last=str(fleet.status_of(managed).get("lastWorker") or ""),
-            cheapest=min((each.cost for each in self.candidates.values() if each.cost > 0), default=0.0),
+    def scoring_context(self, managed: Object) -> ScoringContext:
+        return ScoringContext(
+            requirements=requirements_of(managed),
+            spread=self.spread_counts.get(spread_group_of(managed)) or SpreadCounts(),
+            last_worker=str(infrav1.status_of(managed).get("lastWorker") or ""),
+            lowest_cost=min((each.cost for each in self.candidates.values() if each.cost > 0), default=0.0),
         )
 
 
-def snapshot(workers: Iterable[Object], managed: Iterable[Object]) -> Snapshot:
+def take_snapshot(workers: Iterable[Object], managed: Iterable[Object]) -> FleetSnapshot:
     """Builds the snapshot. `managed` are the ManagedClusters that use capacity, without the one to be scheduled."""
-    joined = (worker for worker in workers if worker["metadata"].get("namespace") == fleet.NAMESPACE)
-    found = Snapshot({worker["metadata"]["name"]: candidate(worker) for worker in joined})
+    joined = (worker for worker in workers if worker["metadata"].get("namespace") == infrav1.NAMESPACE)
+    result = FleetSnapshot({worker["metadata"]["name"]: candidate_of(worker) for worker in joined})
     for each in managed:
-        here, coming = fleet.assigned_worker(each), fleet.moving_to(each)
-        if not here:
+        holder, target = infrav1.assigned_worker(each), infrav1.migration_target(each)
+        if not holder:
             continue
-        for where in dict.fromkeys((here, coming or here)):
-            used = found.usage.setdefault(where, Usage())
-            used.clusters += 1
-            used.amounts.update(need(each))
-            location = found.candidates[where].location if where in found.candidates else ""
-            found.companies.setdefault(group_of(each), Company()).add(where, location, 1)
-    return found
+        for worker_name in dict.fromkeys((holder, target or holder)):
+            usage = result.usage.setdefault(worker_name, WorkerUsage())
+            usage.clusters += 1
+            usage.amounts.update(node_requests(each))
+            location = result.candidates[worker_name].location if worker_name in result.candidates else ""
+            result.spread_counts.setdefault(spread_group_of(each), SpreadCounts()).add(worker_name, location, 1)
+    return result

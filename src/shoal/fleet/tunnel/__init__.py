@@ -4,7 +4,7 @@
 `hub_end` and `worker_end` are the protocol between them. Every interface is a `wire.Handler`.
 """
 
-from shoal.fleet.tunnel.serving import dial_hub, serve_tunnel
-from shoal.fleet.tunnel.tunnels import Tunnels, managed_cluster_route, tunnel_worker
+from shoal.fleet.tunnel.agent import hub_dialer, new_tunnel_agent
+from shoal.fleet.tunnel.registry import TunnelRegistry, managed_cluster_route, tunnel_worker
 
-__all__ = ["Tunnels", "dial_hub", "managed_cluster_route", "serve_tunnel", "tunnel_worker"]
+__all__ = ["TunnelRegistry", "hub_dialer", "managed_cluster_route", "new_tunnel_agent", "tunnel_worker"]

@@ -21,18 +21,18 @@ PROTOCOL = "shoal-tunnel"
 
 OPEN, HEAD, DATA, END, RESET, WINDOW, PING, PONG = range(1, 9)
 _KINDS = range(OPEN, PONG + 1)
-_OF_THE_TUNNEL = (PING, PONG)
+_CONNECTION_KINDS = (PING, PONG)
 
-LONGEST = 256 * 1024
+MAX_PAYLOAD = 256 * 1024
 """Of a payload. Heads are smaller, because the servers that read them limit theirs."""
-CREDIT = 256 * 1024
+INITIAL_CREDIT = 256 * 1024
 """What each side may send on a new stream before it gets a WINDOW."""
-LAST_STREAM = 0xFFFFFFFF
+MAX_STREAM_ID = 0xFFFFFFFF
 
-_opening = struct.Struct(">BII")
-_number = struct.Struct(">I")
+_header_struct = struct.Struct(">BII")
+_uint32_struct = struct.Struct(">I")
 
-Pairs = tuple[tuple[str, str], ...]
+HeaderPairs = tuple[tuple[str, str], ...]
 
 
 class ProtocolError(ShoalError):
@@ -46,57 +46,57 @@ class Frame(NamedTuple):
 
 
 def encode(kind: int, stream: int = 0, payload: bytes = b"") -> bytes:
-    return _opening.pack(kind, stream, len(payload)) + payload
+    return _header_struct.pack(kind, stream, len(payload)) + payload
 
 
-def encode_window(stream: int, more: int) -> bytes:
-    return encode(WINDOW, stream, _number.pack(more))
+def encode_window(stream: int, credit: int) -> bytes:
+    return encode(WINDOW, stream, _uint32_struct.pack(credit))
 
 
 def decode_window(payload: bytes) -> int:
-    if len(payload) != _number.size:
+    if len(payload) != _uint32_struct.size:
         raise ProtocolError("a WINDOW without a number")
-    more: int = _number.unpack(payload)[0]
-    return more
+    credit: int = _uint32_struct.unpack(payload)[0]
+    return credit
 
 
 class FrameReader:
     """Splits a byte stream into frames, however it is sliced; buffers at most one frame."""
 
     def __init__(self) -> None:
-        self._held = bytearray()
+        self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        held = self._held
-        held += data
-        at = 0
+        buffer = self._buffer
+        buffer += data
+        offset = 0
         try:
-            while len(held) - at >= _opening.size:
-                kind, stream, length = _opening.unpack_from(held, at)
-                _check(kind, stream, length)
-                end = at + _opening.size + length
-                if len(held) < end:
+            while len(buffer) - offset >= _header_struct.size:
+                kind, stream, length = _header_struct.unpack_from(buffer, offset)
+                _validate_header(kind, stream, length)
+                end = offset + _header_struct.size + length
+                if len(buffer) < end:
                     break
-                payload = bytes(memoryview(held)[at + _opening.size : end])
-                at = end
+                payload = bytes(memoryview(buffer)[offset + _header_struct.size : end])
+                offset = end
                 yield Frame(kind, stream, payload)
         finally:
-            del held[:at]
+            del buffer[:offset]
 
 
-def _check(kind: int, stream: int, length: int) -> None:
+def _validate_header(kind: int, stream: int, length: int) -> None:
     if kind not in _KINDS:
         raise ProtocolError(f"a frame of unknown kind {kind}")
-    if (stream == 0) != (kind in _OF_THE_TUNNEL):
+    if (stream == 0) != (kind in _CONNECTION_KINDS):
         raise ProtocolError(f"a frame of kind {kind} on stream {stream}")
-    if length > LONGEST:
-        raise ProtocolError(f"a frame of {length} bytes: the limit is {LONGEST}")
+    if length > MAX_PAYLOAD:
+        raise ProtocolError(f"a frame of {length} bytes: the limit is {MAX_PAYLOAD}")
 
 
 # --- heads ---
 
 
-class Opened(NamedTuple):
+class OpenFrame(NamedTuple):
     """Content of an OPEN frame."""
 
     request: Request
@@ -104,63 +104,63 @@ class Opened(NamedTuple):
     length: int
 
 
-class Answered(NamedTuple):
+class HeadFrame(NamedTuple):
     """Content of a HEAD frame."""
 
     status: int
     content_type: str
-    headers: Pairs
+    headers: HeaderPairs
     length: int | None
     """None: a stream of unknown length."""
 
 
 def encode_open(request: Request) -> bytes:
-    pairs = request.repeated or tuple(request.headers.items())
+    pairs = request.raw_headers or tuple(request.headers.items())
     return orjson.dumps([request.method, request.path, request.query, pairs, len(request.body)])
 
 
-def decode_open(payload: bytes) -> Opened:
-    method, path, query, pairs, length = _list(payload, 5)
-    lines = _pairs(pairs)
+def decode_open(payload: bytes) -> OpenFrame:
+    method, path, query, pairs, length = _decode_list(payload, 5)
+    lines = _decode_pairs(pairs)
     if not (isinstance(method, str) and isinstance(path, str) and isinstance(query, str) and _is_count(length)):
         raise ProtocolError("an OPEN that is no request")
     headers: dict[str, str] = {}
     for name, value in lines:
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     repeated = lines if len(headers) != len(lines) else ()
-    return Opened(Request(method, path, query, headers, repeated=repeated), length)
+    return OpenFrame(Request(method, path, query, headers, raw_headers=repeated), length)
 
 
-def encode_head(status: int, content_type: str, headers: Pairs, length: int | None) -> bytes:
+def encode_head(status: int, content_type: str, headers: HeaderPairs, length: int | None) -> bytes:
     return orjson.dumps([status, content_type, headers, length])
 
 
-def decode_head(payload: bytes) -> Answered:
-    status, content_type, pairs, length = _list(payload, 4)
+def decode_head(payload: bytes) -> HeadFrame:
+    status, content_type, pairs, length = _decode_list(payload, 4)
     if not (_is_count(status) and 200 <= status <= 599 and isinstance(content_type, str)):
         raise ProtocolError("a HEAD that is no answer")
     if length is not None and not _is_count(length):
         raise ProtocolError("a HEAD without a length")
-    return Answered(status, content_type, _pairs(pairs), length)
+    return HeadFrame(status, content_type, _decode_pairs(pairs), length)
 
 
-def _list(payload: bytes, count: int) -> list[Any]:
+def _decode_list(payload: bytes, count: int) -> list[Any]:
     try:
-        found = orjson.loads(payload)
+        decoded = orjson.loads(payload)
     except ValueError:
-        found = None
-    if not isinstance(found, list) or len(found) != count:
+        decoded = None
+    if not isinstance(decoded, list) or len(decoded) != count:
         raise ProtocolError("a head that is no list")
-    return found
+    return decoded
 
 
-def _pairs(found: object) -> Pairs:
-    if not isinstance(found, list):
+def _decode_pairs(header_list: object) -> HeaderPairs:
+    if not isinstance(header_list, list):
         raise ProtocolError("headers that are no list")
-    for pair in found:
+    for pair in header_list:
         if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], str)):
             raise ProtocolError("a header that is no pair of texts")
-    return tuple((name, value) for name, value in found)
+    return tuple((name, value) for name, value in header_list)
 
 
 def _is_count(value: object) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shoal.kinds import fleet
+from shoal.kinds.fleet import infrav1
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,14 +17,14 @@ class WorkerSettings:
     """Kubernetes version of clusters that request none."""
     hub_url: str = ""
     """Where clients reach the hub: scheme, host and port. Kubeconfigs name it."""
-    hub_authority: str = ""
+    hub_ca: str = ""
     """CA certificate of the hub, as PEM; empty: the system's trust store."""
-    provides: tuple[str, ...] = ("embedded",)
+    infrastructures: tuple[str, ...] = ("embedded",)
     """Infrastructures of ManagedClusters it can host."""
-    infrastructure: str = fleet.EXTERNAL
+    infrastructure: str = infrav1.EXTERNAL_WORKER
     """Infrastructure of its Worker."""
 
     @property
-    def declared(self) -> bool:
+    def is_hub_managed(self) -> bool:
         """A hub runs it: its Worker object defines it, and without one it does not join."""
-        return self.infrastructure == fleet.PROCESS
+        return self.infrastructure == infrav1.PROCESS_WORKER

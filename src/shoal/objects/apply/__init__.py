@@ -5,9 +5,9 @@ validation are done by the API server.
 """
 
 from shoal.objects.apply.compare import Object
-from shoal.objects.apply.fieldset import Fields
-from shoal.objects.apply.managed import fields_v1, on_update
+from shoal.objects.apply.fieldset import FieldSet
+from shoal.objects.apply.managed import fields_v1, managed_fields_on_update
 from shoal.objects.apply.serverside import apply
 from shoal.objects.apply.typed import TypeSchema
 
-__all__ = ["Fields", "Object", "TypeSchema", "apply", "fields_v1", "on_update"]
+__all__ = ["FieldSet", "Object", "TypeSchema", "apply", "fields_v1", "managed_fields_on_update"]

@@ -8,45 +8,45 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from shoal.objects.apply.fieldset import Fields, in_order, owned
-from shoal.objects.apply.typed import DEDUCED, MISSING, Node, element_of
+from shoal.objects.apply.fieldset import FieldSet, is_member, sort_level
+from shoal.objects.apply.typed import DEDUCED, MISSING, TypedNode, path_element_of
 
 Object = dict[str, Any]
 
-_UNTRACKED_META: Final = frozenset(
+_UNTRACKED_METADATA: Final = frozenset(
     (
         "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields",
         "resourceVersion",
     )
 )  # fmt: skip
-UNTRACKED: Final[Fields] = {
+UNTRACKED_FIELDS: Final[FieldSet] = {
     "f:apiVersion": {},
     "f:kind": {},
-    "f:metadata": {".": {}} | {"f:" + name: {} for name in _UNTRACKED_META},
+    "f:metadata": {".": {}} | {"f:" + name: {} for name in _UNTRACKED_METADATA},
 }
 """Paths that cannot be owned: the object's type, its identity and server-set counters."""
-_MAP: Final = (dict, type(None))
-_LIST: Final = (list, type(None))
+_MAP_TYPES: Final = (dict, type(None))
+_LIST_TYPES: Final = (list, type(None))
 """Null counts as an empty container of the same type as the other side."""
 
 
-def tracked(obj: Object) -> Object:
+def strip_untracked(obj: Object) -> Object:
     """Returns the object without its untracked fields."""
     out = dict(obj)
     out.pop("apiVersion", None)
     out.pop("kind", None)
     meta = out.get("metadata")
     if type(meta) is dict:
-        out["metadata"] = {name: value for name, value in meta.items() if name not in _UNTRACKED_META}
+        out["metadata"] = {name: value for name, value in meta.items() if name not in _UNTRACKED_METADATA}
     return out
 
 
-def created(obj: Object, node: Node) -> Fields:
+def owned_on_create(obj: Object, node: TypedNode) -> FieldSet:
     """Returns the fields the creator of an object owns, including every map and list it introduces.
 
     Fields a Go struct always contains were not introduced by anybody, so `spec` of a built-in has no `.`.
     """
-    out: Fields = {}
+    out: FieldSet = {}
     fields = node.fields
     for name in sorted(obj):
         value = obj[name]
@@ -54,61 +54,61 @@ def created(obj: Object, node: Node) -> Fields:
             continue  # Go writes an unset field as null
         field = fields.get(name)
         if field is None:
-            out["f:" + name] = whole(value, node.element or DEDUCED)
-        elif field.absent is MISSING:
-            out[field.element] = whole(value, field.node)
+            out["f:" + name] = fields_of_value(value, node.element_type or DEDUCED)
+        elif field.zero is MISSING:
+            out[field.path_element] = fields_of_value(value, field.node)
         else:
-            below, _ = compare(field.absent, value, field.node)
+            below, _ = compare(field.zero, value, field.node)
             if below is not None:
-                out[field.element] = below
+                out[field.path_element] = below
     return out
 
 
-def whole(value: Any, node: Node) -> Fields:
+def fields_of_value(value: Any, node: TypedNode) -> FieldSet:
     """Returns the field set of a value and everything in it, for a value that is added or removed as a whole."""
     kind = type(value)
     if kind is dict:
         if not value or not node.granular:
             return {}
-        fields, deep = node.shape(value)
+        fields, deep = node.layout_of(value)
         if not deep:
             return fields
         out = fields.copy()
         for name, element, child in deep:
             inner = value[name]
             if type(inner) is dict or type(inner) is list:
-                out[element] = whole(inner, child)
+                out[element] = fields_of_value(inner, child)
         return out
     if kind is list and value and node.associative:
         out = {".": {}}
         for item in value:
-            element = element_of(node, item)
+            element = path_element_of(node, item)
             # Of items with the same key only the key is owned, because they cannot be told apart.
-            out[element] = {} if element in out else whole(item, node.items)
-        return in_order(out) if len(out) > 2 else out
+            out[element] = {} if element in out else fields_of_value(item, node.items)
+        return sort_level(out) if len(out) > 2 else out
     return {}
 
 
-def compare(old: Any, new: Any, node: Node) -> tuple[Fields | None, Fields | None]:
+def compare(old: Any, new: Any, node: TypedNode) -> tuple[FieldSet | None, FieldSet | None]:
     """Returns the field sets of what `new` changed or added and of what it removed, below one path. None: nothing."""
     if old == new:
         return None, None
     if old or new:
-        if node.granular and isinstance(old, _MAP) and isinstance(new, _MAP):
+        if node.granular and isinstance(old, _MAP_TYPES) and isinstance(new, _MAP_TYPES):
             changed, removed = _compare_maps(old or {}, new or {}, node)
             return changed or None, removed or None
-        if node.associative and isinstance(old, _LIST) and isinstance(new, _LIST):
+        if node.associative and isinstance(old, _LIST_TYPES) and isinstance(new, _LIST_TYPES):
             changed, removed = _compare_lists(old or [], new or [], node)
             return changed or None, removed or None
     # A leaf, or a value that changed its type: the old content is removed, the new content is added.
-    gone = {key: sub for key, sub in whole(old, node).items() if key != "."}
-    return whole(new, node), gone or None
+    dropped = {key: sub for key, sub in fields_of_value(old, node).items() if key != "."}
+    return fields_of_value(new, node), dropped or None
 
 
-def _compare_maps(old: Object, new: Object, node: Node) -> tuple[Fields, Fields]:
-    changed: Fields = {}
-    removed: Fields = {}
-    fields, rest = node.fields, node.element or DEDUCED
+def _compare_maps(old: Object, new: Object, node: TypedNode) -> tuple[FieldSet, FieldSet]:
+    changed: FieldSet = {}
+    removed: FieldSet = {}
+    fields, rest = node.fields, node.element_type or DEDUCED
     for name in sorted(old.keys() | new.keys()):
         before, after = old.get(name, MISSING), new.get(name, MISSING)
         if before is after:
@@ -120,21 +120,21 @@ def _compare_maps(old: Object, new: Object, node: Node) -> tuple[Fields, Fields]
         elif after is MISSING:
             after = absent
         if before is MISSING:
-            changed[element] = whole(after, child)
+            changed[element] = fields_of_value(after, child)
         elif after is MISSING:
-            removed[element] = whole(before, child)
+            removed[element] = fields_of_value(before, child)
         else:
-            came, went = compare(before, after, child)
-            if came is not None:
-                changed[element] = came
-            if went is not None:
-                removed[element] = went
+            added_below, removed_below = compare(before, after, child)
+            if added_below is not None:
+                changed[element] = added_below
+            if removed_below is not None:
+                removed[element] = removed_below
     return changed, removed
 
 
-def _compare_lists(old: list[Any], new: list[Any], node: Node) -> tuple[Fields, Fields]:
-    changed: Fields = {}
-    removed: Fields = {}
+def _compare_lists(old: list[Any], new: list[Any], node: TypedNode) -> tuple[FieldSet, FieldSet]:
+    changed: FieldSet = {}
+    removed: FieldSet = {}
     before, after = _by_element(old, node), _by_element(new, node)
     for element in before.keys() | after.keys():
         olds, news = before.get(element, ()), after.get(element, ())
@@ -143,20 +143,20 @@ def _compare_lists(old: list[Any], new: list[Any], node: Node) -> tuple[Fields, 
         if len(olds) > 1 or len(news) > 1:
             _compare_duplicates(element, olds, news, node, changed, removed)
         elif not olds:
-            changed[element] = whole(news[0], node.items)
+            changed[element] = fields_of_value(news[0], node.items)
         elif not news:
-            removed[element] = whole(olds[0], node.items)
+            removed[element] = fields_of_value(olds[0], node.items)
         else:
-            came, went = compare(olds[0], news[0], node.items)
-            if came is not None:
-                changed[element] = came
-            if went is not None:
-                removed[element] = went
-    return in_order(changed) if changed else changed, in_order(removed) if removed else removed
+            added_below, removed_below = compare(olds[0], news[0], node.items)
+            if added_below is not None:
+                changed[element] = added_below
+            if removed_below is not None:
+                removed[element] = removed_below
+    return sort_level(changed) if changed else changed, sort_level(removed) if removed else removed
 
 
 def _compare_duplicates(
-    element: str, olds: tuple[Any, ...], news: tuple[Any, ...], node: Node, changed: Fields, removed: Fields
+    element: str, olds: tuple[Any, ...], news: tuple[Any, ...], node: TypedNode, changed: FieldSet, removed: FieldSet
 ) -> None:
     """Items that share a key are owned by the key alone while there are several of them."""
     if len(olds) > 1 and len(news) > 1:
@@ -164,73 +164,73 @@ def _compare_duplicates(
     elif len(olds) > 1:
         removed[element] = {}
         if news:
-            changed[element] = whole(news[0], node.items)
+            changed[element] = fields_of_value(news[0], node.items)
     else:
         changed[element] = {}
         if olds:
-            removed[element] = whole(olds[0], node.items)
+            removed[element] = fields_of_value(olds[0], node.items)
 
 
-def _by_element(items: list[Any], node: Node) -> dict[str, tuple[Any, ...]]:
+def _by_element(items: list[Any], node: TypedNode) -> dict[str, tuple[Any, ...]]:
     out: dict[str, tuple[Any, ...]] = {}
     for item in items:
-        element = element_of(node, item)
+        element = path_element_of(node, item)
         out[element] = (*out.get(element, ()), item)
     return out
 
 
-def applied(value: Any, node: Node) -> Fields | None:
+def applied_fields(value: Any, node: TypedNode) -> FieldSet | None:
     """Returns the fields an applied configuration sets, or None for a leaf.
 
     Unlike `fields_of_value`, declared fields are only parents of what is below them. List items, members of free-form
     maps, nulls and empty maps are set themselves.
     """
     if type(value) is dict and node.granular:
-        return _applied_map(value, node)
+        return _applied_map_fields(value, node)
     if type(value) is list and node.associative:
-        return _applied_list(value, node)
+        return _applied_list_fields(value, node)
     return None
 
 
-def _applied_map(value: Object, node: Node) -> Fields:
-    out: Fields = {}
-    fields, rest = node.fields, node.element or DEDUCED
+def _applied_map_fields(value: Object, node: TypedNode) -> FieldSet:
+    out: FieldSet = {}
+    fields, rest = node.fields, node.element_type or DEDUCED
     for name in sorted(value):
         child = value[name]
         field = fields.get(name)
         if field is None:
-            below = applied(child, rest)
+            below = applied_fields(child, rest)
             out["f:" + name] = {".": {}, **below} if below else {}
         else:
-            below = applied(child, field.node)
+            below = applied_fields(child, field.node)
             if below or below is None or child == {}:
-                out[field.element] = below or {}
+                out[field.path_element] = below or {}
     return out
 
 
-def _applied_list(value: list[Any], node: Node) -> Fields:
-    out: Fields = {}
+def _applied_list_fields(value: list[Any], node: TypedNode) -> FieldSet:
+    out: FieldSet = {}
     for item in value:
-        element = element_of(node, item)
-        below = None if element in out else applied(item, node.items)
+        element = path_element_of(node, item)
+        below = None if element in out else applied_fields(item, node.items)
         out[element] = {".": {}, **below} if below else {}
-    return in_order(out) if len(out) > 1 else out
+    return sort_level(out) if len(out) > 1 else out
 
 
-def with_named(fields: Fields, node: Node) -> Fields:
+def with_parent_fields(fields: FieldSet, node: TypedNode) -> FieldSet:
     """Returns the set with every declared field on the path to a member added as a member."""
-    out: Fields = {}
+    out: FieldSet = {}
     for key, below in fields.items():
         if not below:
             out[key] = below
             continue
-        child, declared = _descend(node, key)
-        below = with_named(below, child)
+        child, declared = _child_node(node, key)
+        below = with_parent_fields(below, child)
         out[key] = below if "." in below or not declared else {".": {}, **below}
     return out
 
 
-def without_items(value: Any, fields: Fields, node: Node, emptied: Any = None) -> Any:
+def remove_fields(value: Any, fields: FieldSet, node: TypedNode, emptied: Any = None) -> Any:
     """Returns the value without the fields of a set. A container that loses everything becomes `emptied`.
 
     `emptied=MISSING` drops the container. None keeps a trace of it, which ownership decisions need.
@@ -238,69 +238,69 @@ def without_items(value: Any, fields: Fields, node: Node, emptied: Any = None) -
     if not fields:
         return value
     if type(value) is dict and value:
-        return _map_without(value, fields, node, emptied) if node.granular else emptied
+        return _remove_from_map(value, fields, node, emptied) if node.granular else emptied
     if type(value) is list and value:
-        return _list_without(value, fields, node, emptied) if node.associative else emptied
+        return _remove_from_list(value, fields, node, emptied) if node.associative else emptied
     return emptied if isinstance(value, dict | list) else value
 
 
-def _map_without(value: Object, fields: Fields, node: Node, emptied: Any) -> Any:
+def _remove_from_map(value: Object, fields: FieldSet, node: TypedNode, emptied: Any) -> Any:
     out: Object = {}
-    nothing = True
+    is_empty = True
     for name, child in value.items():
-        doomed = fields.get("f:" + name)
-        if doomed is None:
-            left = child
-        elif owned(doomed):
+        to_remove = fields.get("f:" + name)
+        if to_remove is None:
+            remainder = child
+        elif is_member(to_remove):
             continue
         else:
-            left = without_items(child, doomed, _descend(node, "f:" + name)[0], emptied)
-        nothing = False
-        if left is not MISSING:
-            out[name] = left
-    return emptied if nothing else out
+            remainder = remove_fields(child, to_remove, _child_node(node, "f:" + name)[0], emptied)
+        is_empty = False
+        if remainder is not MISSING:
+            out[name] = remainder
+    return emptied if is_empty else out
 
 
-def _list_without(value: list[Any], fields: Fields, node: Node, emptied: Any) -> Any:
+def _remove_from_list(value: list[Any], fields: FieldSet, node: TypedNode, emptied: Any) -> Any:
     out = []
-    nothing = True
+    is_empty = True
     for item in value:
-        doomed = fields.get(element_of(node, item))
-        if doomed is not None and owned(doomed):
+        to_remove = fields.get(path_element_of(node, item))
+        if to_remove is not None and is_member(to_remove):
             continue
-        nothing = False
-        left = item if doomed is None else without_items(item, doomed, node.items, emptied)
-        if left is not MISSING:
-            out.append(left)
-    return emptied if nothing else out
+        is_empty = False
+        remainder = item if to_remove is None else remove_fields(item, to_remove, node.items, emptied)
+        if remainder is not MISSING:
+            out.append(remainder)
+    return emptied if is_empty else out
 
 
-def reconciled(fields: Fields, node: Node) -> Fields:
+def reconcile_with_schema(fields: FieldSet, node: TypedNode) -> FieldSet:
     """Returns the set after a schema change: paths below a field that is now atomic become that one path."""
-    out: Fields | None = None
+    out: FieldSet | None = None
     for key, below in fields.items():
         if not below:
             continue
-        child = _descend(node, key)[0]
-        if _atomic(child):
-            settled: Fields = {}
+        child = _child_node(node, key)[0]
+        if _is_atomic(child):
+            reconciled_below: FieldSet = {}
         else:
-            settled = reconciled(below, child)
-        if settled is not below:
+            reconciled_below = reconcile_with_schema(below, child)
+        if reconciled_below is not below:
             out = dict(fields) if out is None else out
-            out[key] = settled
+            out[key] = reconciled_below
     return fields if out is None else out
 
 
-def _atomic(node: Node) -> bool:
-    if node.maps:
-        return not node.granular and not (node.element is DEDUCED and not node.fields)
-    return node.lists and not node.associative
+def _is_atomic(node: TypedNode) -> bool:
+    if node.is_map:
+        return not node.granular and not (node.element_type is DEDUCED and not node.fields)
+    return node.is_list and not node.associative
 
 
-def _descend(node: Node, key: str) -> tuple[Node, bool]:
+def _child_node(node: TypedNode, key: str) -> tuple[TypedNode, bool]:
     """Returns the node below a path element, and whether it is a declared field."""
     if key[0] == "f":
         field = node.fields.get(key[2:])
-        return (field.node, True) if field is not None else (node.element or DEDUCED, False)
+        return (field.node, True) if field is not None else (node.element_type or DEDUCED, False)
     return node.items if node.associative else DEDUCED, False

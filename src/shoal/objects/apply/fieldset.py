@@ -13,37 +13,37 @@ from typing import Any, TypeAlias
 
 import orjson
 
-Fields: TypeAlias = dict[str, Any]
+FieldSet: TypeAlias = dict[str, Any]
 
 _ESCAPES = {code: f"\\u{code:04x}" for code in (*range(32), ord("<"), ord(">"), ord("&"), 0x2028, 0x2029)}
 _ESCAPES |= {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 _GO_ESCAPES = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def owned(node: Fields) -> bool:
+def is_member(node: FieldSet) -> bool:
     """True if the path of a node is itself in the set, not only something below it."""
     return not node or "." in node
 
 
-def union(one: Fields, two: Fields) -> Fields:
+def union(one: FieldSet, two: FieldSet) -> FieldSet:
     if not one or not two:
         return one or two
     out = dict(one)
-    grew = False
-    for key, theirs in two.items():
-        mine = out.get(key)
-        if mine is None:
-            out[key], grew = theirs, True
-        elif not mine:
-            out[key] = {".": {}, **theirs} if theirs else mine
-        elif not theirs:
-            out[key] = {".": {}, **mine}
+    has_new_keys = False
+    for key, other in two.items():
+        own = out.get(key)
+        if own is None:
+            out[key], has_new_keys = other, True
+        elif not own:
+            out[key] = {".": {}, **other} if other else own
+        elif not other:
+            out[key] = {".": {}, **own}
         else:
-            out[key] = union(mine, theirs)
-    return in_order(out) if grew else out
+            out[key] = union(own, other)
+    return sort_level(out) if has_new_keys else out
 
 
-def union_all(sets: list[Fields]) -> Fields:
+def union_all(sets: list[FieldSet]) -> FieldSet:
     """Merges in pairs, so that many sets cost no more than sorting them would."""
     while len(sets) > 1:
         pairs = zip(sets[::2], sets[1::2], strict=False)
@@ -51,107 +51,107 @@ def union_all(sets: list[Fields]) -> Fields:
     return sets[0] if sets else {}
 
 
-def difference(one: Fields, two: Fields) -> Fields:
+def difference(one: FieldSet, two: FieldSet) -> FieldSet:
     """Returns `one` without the paths of `two`. Removing a parent leaves its children, and the reverse."""
     out = dict(one)
-    for key, theirs in two.items():
-        mine = out.get(key)
-        if mine is None:
+    for key, other in two.items():
+        own = out.get(key)
+        if own is None:
             continue
-        if not mine:
-            if owned(theirs):
+        if not own:
+            if is_member(other):
                 del out[key]
             continue
-        left = difference(mine, theirs or {".": {}})
-        if not left:
+        remainder = difference(own, other or {".": {}})
+        if not remainder:
             del out[key]
         else:
-            out[key] = _lone(left)
+            out[key] = _collapse_leaf(remainder)
     return out
 
 
-def intersection(one: Fields, two: Fields) -> Fields:
-    out: Fields = {}
-    for key, mine in one.items():
-        theirs = two.get(key)
-        if theirs is None:
+def intersection(one: FieldSet, two: FieldSet) -> FieldSet:
+    out: FieldSet = {}
+    for key, own in one.items():
+        other = two.get(key)
+        if other is None:
             continue
-        if not mine or not theirs:
-            if owned(mine) and owned(theirs):
+        if not own or not other:
+            if is_member(own) and is_member(other):
                 out[key] = {}
             continue
-        both = intersection(mine, theirs)
+        both = intersection(own, other)
         if both:
-            out[key] = _lone(both)
+            out[key] = _collapse_leaf(both)
     return out
 
 
-def without(fields: Fields, roots: Fields) -> Fields:
+def recursive_difference(fields: FieldSet, roots: FieldSet) -> FieldSet:
     """Returns `fields` without the paths in `roots` and everything below them."""
     out = dict(fields)
     for key, root in roots.items():
-        mine = out.get(key)
-        if mine is None or key == ".":
+        own = out.get(key)
+        if own is None or key == ".":
             continue
-        if owned(root):
+        if is_member(root):
             del out[key]
-        elif mine:
-            left = without(mine, root)
-            if left:
-                out[key] = _lone(left)
+        elif own:
+            remainder = recursive_difference(own, root)
+            if remainder:
+                out[key] = _collapse_leaf(remainder)
             else:
                 del out[key]
     return out
 
 
-def leaves(fields: Fields) -> Fields:
+def leaves(fields: FieldSet) -> FieldSet:
     """Returns only the paths that have nothing below them."""
     return {key: leaves(node) for key, node in fields.items() if key != "."}
 
 
-def paths(fields: Fields, prefix: str = "") -> Iterator[str]:
+def path_strings(fields: FieldSet, prefix: str = "") -> Iterator[str]:
     """Yields every path in upstream's notation and order: the members of a level, then what is below them."""
     for key, node in fields.items():
-        if key != "." and owned(node):
-            yield prefix + spell(key)
+        if key != "." and is_member(node):
+            yield prefix + format_element(key)
     for key, node in fields.items():
         if node:
-            yield from paths(node, prefix + spell(key))
+            yield from path_strings(node, prefix + format_element(key))
 
 
-def in_order(fields: Fields) -> Fields:
+def sort_level(fields: FieldSet) -> FieldSet:
     """Sorts one level in upstream's order. The levels below stay as they are."""
     keys = sorted(fields)
     if keys[-1] >= "i:":
-        keys.sort(key=_rank)
+        keys.sort(key=_element_sort_key)
     return {key: fields[key] for key in keys}
 
 
-def decode(raw: object) -> Fields:
+def decode(raw: object) -> FieldSet:
     """Decodes FieldsV1 from the wire. Raises ValueError for invalid input. Drops elements of a future format."""
-    if type(raw) is dict and _canonical(raw):
+    if type(raw) is dict and _is_canonical(raw):
         return raw
     fields = _decode(raw)
     return {} if list(fields) == ["."] else fields
 
 
-def _decode(raw: object) -> Fields:
+def _decode(raw: object) -> FieldSet:
     if raw is None:
         return {}
     if type(raw) is not dict:
         raise ValueError(f"a FieldsV1 node must be an object, got {type(raw).__name__}")
-    out: Fields = {}
+    out: FieldSet = {}
     for key, node in raw.items():
         if key == ".":
             out["."] = {}
             continue
-        known = canonical_element(key)
-        if known is not None:
-            out[known] = _lone(_decode(node))
-    return in_order(out) if len(out) > 1 else out
+        element = canonical_element(key)
+        if element is not None:
+            out[element] = _collapse_leaf(_decode(node))
+    return sort_level(out) if len(out) > 1 else out
 
 
-def _canonical(fields: Fields) -> bool:
+def _is_canonical(fields: FieldSet) -> bool:
     """Checks without copying. Nearly every incoming set was written by this server and is canonical."""
     last = ""
     for key, node in fields.items():
@@ -165,13 +165,13 @@ def _canonical(fields: Fields) -> bool:
             if node or last or len(fields) == 1:
                 return False
         else:
-            return _canonical_elements(fields)
-        if node and not _canonical(node):
+            return _has_canonical_elements(fields)
+        if node and not _is_canonical(node):
             return False
     return True
 
 
-def _canonical_elements(fields: Fields) -> bool:
+def _has_canonical_elements(fields: FieldSet) -> bool:
     last: tuple[Any, ...] = ()
     for key, node in fields.items():
         try:
@@ -179,14 +179,14 @@ def _canonical_elements(fields: Fields) -> bool:
                 return False
         except ValueError:
             return False
-        rank = _rank(key)
-        if rank <= last or (key == "." and (node or len(fields) == 1)) or (node and not _canonical(node)):
+        rank = _element_sort_key(key)
+        if rank <= last or (key == "." and (node or len(fields) == 1)) or (node and not _is_canonical(node)):
             return False
         last = rank
     return True
 
 
-def _lone(node: Fields) -> Fields:
+def _collapse_leaf(node: FieldSet) -> FieldSet:
     """A node left with nothing but its own `.` is a leaf."""
     return {} if len(node) == 1 and "." in node else node
 
@@ -195,18 +195,18 @@ def _lone(node: Fields) -> Fields:
 
 
 @lru_cache(maxsize=8192)
-def json_text(text: str) -> str:
+def json_string(text: str) -> str:
     """Encodes a JSON string as upstream's encoder does inside a path element."""
     return '"' + text.translate(_ESCAPES) + '"'
 
 
 def json_value(value: object) -> str:
     if type(value) is str:
-        return json_text(value)
+        return json_string(value)
     if type(value) is float and value.is_integer() and abs(value) < 1e21:
         return str(int(value))
     if type(value) is dict:
-        return "{" + ",".join(f"{json_text(name)}:{json_value(value[name])}" for name in sorted(value)) + "}"
+        return "{" + ",".join(f"{json_string(name)}:{json_value(value[name])}" for name in sorted(value)) + "}"
     if type(value) is list:
         return "[" + ",".join(map(json_value, value)) + "]"
     return str(value) if type(value) is int else orjson.dumps(value).decode()
@@ -232,7 +232,7 @@ def canonical_element(key: str) -> str | None:
     return f"{kind}:{json_value(value)}"
 
 
-def spell(key: str) -> str:
+def format_element(key: str) -> str:
     """Formats an element for messages: `.name`, `[name="a"]`, `[="a"]`, `[0]`."""
     kind, text = key[0], key[2:]
     if kind == "f":
@@ -241,11 +241,11 @@ def spell(key: str) -> str:
         return f"[{text}]"
     value = orjson.loads(text)
     if kind == "v":
-        return f"[={_spell_value(value)}]"
-    return "[" + ",".join(f"{name}={_spell_value(value[name])}" for name in sorted(value)) + "]"
+        return f"[={_format_value(value)}]"
+    return "[" + ",".join(f"{name}={_format_value(value[name])}" for name in sorted(value)) + "]"
 
 
-def quote(text: str) -> str:
+def go_quote(text: str) -> str:
     """Quotes as Go's %q does."""
     out = []
     for char in text:
@@ -260,18 +260,18 @@ def quote(text: str) -> str:
     return '"' + "".join(out) + '"'
 
 
-def _spell_value(value: object) -> str:
+def _format_value(value: object) -> str:
     if type(value) is str:
-        return quote(value)
+        return go_quote(value)
     if type(value) is list:
-        return "[" + ",".join(map(_spell_value, value)) + "]"
+        return "[" + ",".join(map(_format_value, value)) + "]"
     if type(value) is dict:
-        return "".join(f"{name}={_spell_value(value[name])}" for name in sorted(value))
+        return "".join(f"{name}={_format_value(value[name])}" for name in sorted(value))
     return json_value(value)
 
 
 @lru_cache(maxsize=8192)
-def _rank(key: str) -> tuple[Any, ...]:
+def _element_sort_key(key: str) -> tuple[Any, ...]:
     kind, text = key[0], key[2:]
     if kind == ".":
         return (0,)
@@ -281,11 +281,11 @@ def _rank(key: str) -> tuple[Any, ...]:
         return (4, int(text))
     value = orjson.loads(text)
     if kind == "k":
-        return (2, *((name, *_value_rank(value[name])) for name in sorted(value)))
-    return (3, *_value_rank(value))
+        return (2, *((name, *_value_sort_key(value[name])) for name in sorted(value)))
+    return (3, *_value_sort_key(value))
 
 
-def _value_rank(value: object) -> tuple[int, Any]:
+def _value_sort_key(value: object) -> tuple[int, Any]:
     """Numbers sort before strings before booleans. Other values cannot be keys, so they sort by their text."""
     if type(value) is str:
         return (1, value)

@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 import orjson
 
 from shoal.objects.apply import fieldset
-from shoal.objects.apply.compare import Object, compare, created, reconciled, tracked
-from shoal.objects.apply.fieldset import Fields
-from shoal.objects.apply.typed import Node, TypeSchema
+from shoal.objects.apply.compare import Object, compare, owned_on_create, reconcile_with_schema, strip_untracked
+from shoal.objects.apply.fieldset import FieldSet
+from shoal.objects.apply.typed import TypedNode, TypeSchema
 from shoal.objects.errors import BadRequest, too_many
 
 MAX_UPDATE_MANAGERS = 10
 MAX_ENTRIES = 1000
 """Far above any real object. Every write walks all of them."""
-MAX_SETTLED = 4096
-ANCIENT = "ancient-changes"
+MAX_RECONCILED_HASHES = 4096
+ANCIENT_CHANGES = "ancient-changes"
 
 
-class Manager(NamedTuple):
+class FieldManager(NamedTuple):
     """Identifies an entry. An applier keeps its entry when it changes the version it applies."""
 
     name: str
@@ -34,31 +34,31 @@ class Manager(NamedTuple):
     subresource: str
 
     @property
-    def rank(self) -> tuple[str, str, str, bool, str]:
+    def sort_key(self) -> tuple[str, str, str, bool, str]:
         """Upstream orders managers by their JSON, where an entry with a subresource sorts before one without."""
         return self.name, self.operation, self.api_version, not self.subresource, self.subresource
 
 
-class Owned(NamedTuple):
-    fields: Fields
+class ManagedFieldSet(NamedTuple):
+    fields: FieldSet
     api_version: str
     time: str | None
 
 
-Managed = dict[Manager, Owned]
+ManagedFields = dict[FieldManager, ManagedFieldSet]
 
 
-def fields_v1(obj: Object, schema: TypeSchema) -> Fields:
+def fields_v1(obj: Object, schema: TypeSchema) -> FieldSet:
     """Returns FieldsV1 of everything set in an object, as its creator owns it. Read-only: subtrees may be shared."""
     try:
-        return created(tracked(obj), schema.root)
+        return owned_on_create(strip_untracked(obj), schema.root)
     except ValueError as error:
         raise BadRequest(f"cannot tell the fields of the object: {error}") from error
     except RecursionError:
-        raise too_deep() from None
+        raise nesting_error() from None
 
 
-def on_update(
+def managed_fields_on_update(
     live: Object | None,
     new: Object,
     *,
@@ -67,8 +67,8 @@ def on_update(
     schema: TypeSchema,
     now: str,
     subresource: str = "",
-    reset: Fields | None = None,
-    alone: bool = False,
+    reset: FieldSet | None = None,
+    only_this_version: bool = False,
 ) -> list[dict[str, Any]] | None:
     """Returns the managedFields to store with `new`, or None for an object whose fields are not tracked.
 
@@ -77,53 +77,55 @@ def on_update(
     """
     try:
         stored = stored_entries(live)
-        given = _given(new, stored, subresource, schema)
-        if live is not None and not (stored if given is None else given):
+        requested = _entries_from_request(new, stored, subresource, schema)
+        if live is not None and not (stored if requested is None else requested):
             return None
-        changed, removed = changes(live, new, schema.root, reset)
-        if given is None and stored and not changed and not removed:
+        changed, removed = changed_fields(live, new, schema.root, reset)
+        if requested is None and stored and not changed and not removed:
             return stored
-        managed = given if given is not None else _decode_live(stored, schema)
+        managed = requested if requested is not None else _decode_live(stored, schema)
         if not managed and live is not None:
             return None
-        if alone:
-            managed = of_version(managed, api_version)
-        me = Manager(manager or "unknown", "Update", api_version, subresource)
-        take(managed, me, changed, removed, now)
-        return encode(_capped(managed)) or None
+        if only_this_version:
+            managed = entries_of_version(managed, api_version)
+        me = FieldManager(manager or "unknown", "Update", api_version, subresource)
+        assign_to_manager(managed, me, changed, removed, now)
+        return encode(_cap_update_managers(managed)) or None
     except ValueError:
         return None  # items without a key: the object is stored untracked, and validation reports the error
     except RecursionError:
-        raise too_deep() from None
+        raise nesting_error() from None
 
 
-def of_version(managed: Managed, api_version: str) -> Managed:
+def entries_of_version(managed: ManagedFields, api_version: str) -> ManagedFields:
     return {who: what for who, what in managed.items() if what.api_version == api_version}
 
 
-def changes(live: Object | None, new: Object, node: Node, reset: Fields | None) -> tuple[Fields, Fields]:
+def changed_fields(
+    live: Object | None, new: Object, node: TypedNode, reset: FieldSet | None
+) -> tuple[FieldSet, FieldSet]:
     if live is None:
-        changed, removed = created(tracked(new), node), None
+        changed, removed = owned_on_create(strip_untracked(new), node), None
     else:
-        came, removed = compare(tracked(live), tracked(new), node)
-        changed = came or {}
+        added, removed = compare(strip_untracked(live), strip_untracked(new), node)
+        changed = added or {}
     if reset:
-        return fieldset.without(changed, reset), fieldset.without(removed or {}, reset)
+        return fieldset.recursive_difference(changed, reset), fieldset.recursive_difference(removed or {}, reset)
     return changed, removed or {}
 
 
-def take(managed: Managed, me: Manager, changed: Fields, removed: Fields, now: str) -> None:
+def assign_to_manager(managed: ManagedFields, me: FieldManager, changed: FieldSet, removed: FieldSet, now: str) -> None:
     """Assigns everything changed to one updater. Fields it wrote or removed are taken from all other managers."""
-    release(managed, fieldset.union(changed, removed))
+    remove_from_others(managed, fieldset.union(changed, removed))
     if changed:
         mine = managed.get(me)
-        managed[me] = Owned(fieldset.union(mine.fields, changed) if mine else changed, me.api_version, now)
+        managed[me] = ManagedFieldSet(fieldset.union(mine.fields, changed) if mine else changed, me.api_version, now)
 
 
-def release(managed: Managed, touched: Fields, keep: Manager | None = None) -> None:
+def remove_from_others(managed: ManagedFields, changed: FieldSet, keep: FieldManager | None = None) -> None:
     """Takes fields from all managers except one. A manager that owns nothing is removed."""
     for who, what in list(managed.items()):
-        fields = what.fields if who == keep else fieldset.difference(what.fields, touched)
+        fields = what.fields if who == keep else fieldset.difference(what.fields, changed)
         if not fields:
             del managed[who]
         elif fields != what.fields:
@@ -131,41 +133,43 @@ def release(managed: Managed, touched: Fields, keep: Manager | None = None) -> N
 
 
 def stored_entries(obj: Object | None) -> list[dict[str, Any]]:
-    said = _said(obj or {})
-    return said if isinstance(said, list) else []
+    entries = _raw_entries(obj or {})
+    return entries if isinstance(entries, list) else []
 
 
-def _said(obj: Object) -> Any:
+def _raw_entries(obj: Object) -> Any:
     meta = obj.get("metadata")
     return meta.get("managedFields") if isinstance(meta, dict) else None
 
 
-def _given(new: Object, stored: list[dict[str, Any]], subresource: str, schema: TypeSchema) -> Managed | None:
+def _entries_from_request(
+    new: Object, stored: list[dict[str, Any]], subresource: str, schema: TypeSchema
+) -> ManagedFields | None:
     """Returns the managedFields of the request: None if unusable, empty if they are to be reset."""
-    said = _said(new)
-    if subresource or not isinstance(said, list) or (said and said == stored):
+    entries = _raw_entries(new)
+    if subresource or not isinstance(entries, list) or (entries and entries == stored):
         return None
-    if said in ([], [{}]):
+    if entries in ([], [{}]):
         return {}
-    if len(said) > MAX_ENTRIES:
-        cause = too_many("metadata.managedFields", len(said), MAX_ENTRIES)
+    if len(entries) > MAX_ENTRIES:
+        cause = too_many("metadata.managedFields", len(entries), MAX_ENTRIES)
         raise BadRequest(cause.message, causes=[cause])
     try:
-        return decode(said, schema)
+        return decode(entries, schema)
     except ValueError:
         return None
 
 
-def _decode_live(stored: list[dict[str, Any]], schema: TypeSchema) -> Managed:
+def _decode_live(stored: list[dict[str, Any]], schema: TypeSchema) -> ManagedFields:
     try:
         return decode(stored, schema)
     except ValueError:
         return {}
 
 
-def decode(entries: list[Any], schema: TypeSchema) -> Managed:
+def decode(entries: list[Any], schema: TypeSchema) -> ManagedFields:
     """Raises ValueError for entries upstream does not accept."""
-    out: Managed = {}
+    out: ManagedFields = {}
     for index, entry in enumerate(entries):
         if not isinstance(entry, dict):
             raise ValueError(f"managed fields entry {index} must be an object")
@@ -182,32 +186,34 @@ def decode(entries: list[Any], schema: TypeSchema) -> Managed:
         name, subresource = entry.get("manager") or "", entry.get("subresource") or ""
         if not isinstance(name, str) or not isinstance(subresource, str):
             raise ValueError(f"manager and subresource of managed fields entry {index} must be strings")
-        who = Manager(name, operation, "" if operation == "Apply" else version, subresource)
-        out[who] = Owned(_read(entry.get("fieldsV1"), schema), version, _time(entry.get("time")))
+        who = FieldManager(name, operation, "" if operation == "Apply" else version, subresource)
+        out[who] = ManagedFieldSet(
+            _decode_fields(entry.get("fieldsV1"), schema), version, _parse_time(entry.get("time"))
+        )
     return out
 
 
-def _read(raw: object, schema: TypeSchema) -> Fields:
+def _decode_fields(raw: object, schema: TypeSchema) -> FieldSet:
     """Returns a canonical set that fits the schema. Sets that were checked once are recognised by their hash."""
     if not raw:
         return {}
     try:
-        mark = hash(orjson.dumps(raw))
+        digest = hash(orjson.dumps(raw))
     except TypeError:
         raise ValueError("fieldsV1 is nested too deeply") from None
-    if mark in schema.settled and type(raw) is dict:
+    if digest in schema.reconciled_hashes and type(raw) is dict:
         return raw
-    fields = reconciled(fieldset.decode(raw), schema.root)
+    fields = reconcile_with_schema(fieldset.decode(raw), schema.root)
     if fields is raw:
-        if len(schema.settled) >= MAX_SETTLED:
-            schema.settled.clear()
-        schema.settled.add(mark)
+        if len(schema.reconciled_hashes) >= MAX_RECONCILED_HASHES:
+            schema.reconciled_hashes.clear()
+        schema.reconciled_hashes.add(digest)
     return fields
 
 
-def encode(managed: Managed) -> list[dict[str, Any]]:
+def encode(managed: ManagedFields) -> list[dict[str, Any]]:
     out = []
-    for who, what in sorted(managed.items(), key=_order):
+    for who, what in sorted(managed.items(), key=_entry_sort_key):
         entry: dict[str, Any] = {"manager": who.name} if who.name else {}
         entry |= {"operation": who.operation, "apiVersion": what.api_version}
         if what.time:
@@ -219,36 +225,36 @@ def encode(managed: Managed) -> list[dict[str, Any]]:
     return out
 
 
-def _order(item: tuple[Manager, Owned]) -> tuple[str, ...]:
+def _entry_sort_key(item: tuple[FieldManager, ManagedFieldSet]) -> tuple[str, ...]:
     who, what = item
     return who.operation, what.time or "", who.name, what.api_version, who.subresource
 
 
-def _time(said: object) -> str | None:
+def _parse_time(value: object) -> str | None:
     """Times are compared as text, so they are kept in one format."""
-    if said is None:
+    if value is None:
         return None
-    if not isinstance(said, str):
+    if not isinstance(value, str):
         raise ValueError("time must be a string")
-    return _in_one_form(said)
+    return _canonical_time(value)
 
 
 @lru_cache(maxsize=1024)
-def _in_one_form(said: str) -> str:
-    moment = datetime.fromisoformat(said)
+def _canonical_time(text: str) -> str:
+    moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError("time must have a zone")
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _capped(managed: Managed) -> Managed:
+def _cap_update_managers(managed: ManagedFields) -> ManagedFields:
     """Keeps at most ten update managers: the oldest entries of each version are merged into one."""
     updaters = [item for item in managed.items() if item[0].operation == "Update"]
     excess = len(updaters) - MAX_UPDATE_MANAGERS
     if excess <= 0:
         return managed
-    oldest: dict[str, list[Manager]] = {}
-    for who, what in sorted(updaters, key=lambda item: (item[1].time or "", item[0].rank)):
+    oldest: dict[str, list[FieldManager]] = {}
+    for who, what in sorted(updaters, key=lambda item: (item[1].time or "", item[0].sort_key)):
         if excess <= 0:
             break
         group = oldest.setdefault(what.api_version, [])
@@ -257,11 +263,11 @@ def _capped(managed: Managed) -> Managed:
     for version, group in oldest.items():
         if len(group) > 1:
             time = managed[group[-1]].time
-            bucket = Manager(ANCIENT, "Update", version, "")
+            bucket = FieldManager(ANCIENT_CHANGES, "Update", version, "")
             merged = [managed.pop(who).fields for who in dict.fromkeys((*group, bucket)) if who in managed]
-            managed[bucket] = Owned(fieldset.union_all(merged), version, time)
+            managed[bucket] = ManagedFieldSet(fieldset.union_all(merged), version, time)
     return managed
 
 
-def too_deep() -> BadRequest:
+def nesting_error() -> BadRequest:
     return BadRequest("the object is nested too deeply to tell who owns its fields")

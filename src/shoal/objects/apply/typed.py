@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from shoal.objects.apply.fieldset import json_text, json_value
-from shoal.objects.gostructs import Struct, kind_of, struct_of
+from shoal.objects.apply.fieldset import json_string, json_value
+from shoal.objects.gostructs import GoStruct, struct_of, struct_of_kind
 
-Schema = Mapping[str, Any]
-Resolve = Callable[[str], Schema | None]
+SchemaDict = Mapping[str, Any]
+SchemaResolver = Callable[[str], SchemaDict | None]
 
 MISSING: Final = object()
 _SCALARS = {"integer": "numeric", "number": "numeric", "boolean": "boolean"}
@@ -22,210 +22,224 @@ _QUANTITY_REF = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _RAW_REF = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 
 
-class Field(NamedTuple):
-    element: str
+class TypedField(NamedTuple):
+    path_element: str
     """`f:<name>`"""
-    node: Node
-    absent: Any
+    node: TypedNode
+    zero: Any
     """The value an absent field stands for: MISSING, or the zero value of a Go struct field that is always written."""
 
 
-class Key(NamedTuple):
+class ListMapKey(NamedTuple):
     name: str
     prefix: str
     """`"name":`"""
     default: Any
 
 
-class Shape(NamedTuple):
+class FieldLayout(NamedTuple):
     """The field set shared by all maps with the same keys, without the nested members."""
 
-    fields: dict[str, Any]
-    deep: tuple[tuple[str, str, Node], ...]
+    member_fields: dict[str, Any]
+    nested: tuple[tuple[str, str, TypedNode], ...]
     """Key, path element and node of members whose own items may be owned."""
 
 
-_MAX_SHAPES = 256
+_MAX_LAYOUTS = 256
 
 
-class Node:
+class TypedNode:
     """A node of the compiled schema. A value may be a map, a list or a scalar where several of them are allowed."""
 
     __slots__ = (
-        "_fill", "associative", "element", "fields", "granular", "items", "keys", "lists", "maps", "scalar", "shapes",
+        "_fill",
+        "associative",
+        "element_type",
+        "fields",
+        "granular",
+        "is_list",
+        "is_map",
+        "items",
+        "keys",
+        "layouts",
+        "scalar",
     )  # fmt: skip
 
-    maps: bool
+    is_map: bool
     granular: bool
     """The members of the map are owned one by one."""
-    fields: dict[str, Field]
-    element: Node | None
+    fields: dict[str, TypedField]
+    element_type: TypedNode | None
     """The type of an undeclared member. None: undeclared members are not allowed."""
-    lists: bool
+    is_list: bool
     associative: bool
     """The items of the list are owned one by one: by `keys`, or by value if there are none."""
-    keys: tuple[Key, ...]
-    items: Node
+    keys: tuple[ListMapKey, ...]
+    items: TypedNode
     scalar: str
-    shapes: dict[tuple[str, ...], Shape]
+    layouts: dict[tuple[str, ...], FieldLayout]
 
-    def __init__(self, fill: Callable[[Node], None]) -> None:
-        self._fill: Callable[[Node], None] | None = fill
+    def __init__(self, fill: Callable[[TypedNode], None]) -> None:
+        self._fill: Callable[[TypedNode], None] | None = fill
 
     def __getattr__(self, name: str) -> Any:
         fill = self._fill
         if fill is None:
             raise AttributeError(name)
         self._fill = None
-        self.maps = self.granular = self.lists = self.associative = False
-        self.fields, self.element, self.keys, self.scalar = {}, None, (), ""
-        self.items, self.shapes = UNTYPED, {}
+        self.is_map = self.granular = self.is_list = self.associative = False
+        self.fields, self.element_type, self.keys, self.scalar = {}, None, (), ""
+        self.items, self.layouts = UNTYPED, {}
         fill(self)
         return getattr(self, name)
 
-    def shape(self, value: Mapping[str, Any]) -> Shape:
+    def layout_of(self, value: Mapping[str, Any]) -> FieldLayout:
         """Returns the cached layout. Objects of a kind look alike, so a few layouts serve nearly all of them."""
         names = tuple(value)
-        known = self.shapes.get(names)
-        if known is not None:
-            return known
-        rest = self.element or DEDUCED
+        layout = self.layouts.get(names)
+        if layout is not None:
+            return layout
+        rest = self.element_type or DEDUCED
         members = [
             (name, *(self.fields[name][:2] if name in self.fields else ("f:" + name, rest))) for name in sorted(names)
         ]
         deep = tuple(member for member in members if member[2].granular or member[2].associative)
-        known = Shape({".": {}} | {element: {} for _, element, _ in members}, deep)
-        if len(self.shapes) < _MAX_SHAPES:
-            self.shapes[names] = known
-        return known
+        layout = FieldLayout({".": {}} | {element: {} for _, element, _ in members}, deep)
+        if len(self.layouts) < _MAX_LAYOUTS:
+            self.layouts[names] = layout
+        return layout
 
 
-def _fill_untyped(node: Node) -> None:
-    node.maps = node.lists = True
+def _fill_untyped(node: TypedNode) -> None:
+    node.is_map = node.is_list = True
     node.scalar = "untyped"
-    node.element = node.items = UNTYPED
+    node.element_type = node.items = UNTYPED
 
 
-def _fill_deduced(node: Node) -> None:
+def _fill_deduced(node: TypedNode) -> None:
     _fill_untyped(node)
     node.granular = True
-    node.element = DEDUCED
+    node.element_type = DEDUCED
 
 
-UNTYPED: Final = Node(_fill_untyped)
+UNTYPED: Final = TypedNode(_fill_untyped)
 """Any value, owned as a whole."""
-DEDUCED: Final = Node(_fill_deduced)
+DEDUCED: Final = TypedNode(_fill_deduced)
 """Any value: maps are owned member by member, lists as a whole."""
 
 
 class TypeSchema:
     """The compiled schema of a kind. Without a schema every map is granular and every list atomic."""
 
-    __slots__ = ("_named", "_resolve", "root", "settled")
+    __slots__ = ("_nodes_by_ref", "_resolve", "reconciled_hashes", "root")
 
-    def __init__(self, schema: Schema | None, resolve: Resolve | None = None) -> None:
+    def __init__(self, schema: SchemaDict | None, resolve: SchemaResolver | None = None) -> None:
         self._resolve = resolve
-        self.settled: set[int] = set()
+        self.reconciled_hashes: set[int] = set()
         """Hashes of stored field sets that are already reconciled with this schema."""
-        self._named: dict[tuple[str, str | None], Node] = {}
-        self.root = Node(lambda node: self._fill_root(node, schema))
+        self._nodes_by_ref: dict[tuple[str, str | None], TypedNode] = {}
+        self.root = TypedNode(lambda node: self._fill_root(node, schema))
 
-    def _fill_root(self, node: Node, schema: Schema | None) -> None:
-        reference = _reference(schema) if schema is not None else ""
+    def _fill_root(self, node: TypedNode, schema: SchemaDict | None) -> None:
+        reference = _reference_name(schema) if schema is not None else ""
         target = self._resolve(reference) if reference and self._resolve else schema
         if target is None:
             _fill_deduced(node)
         elif reference:
-            self._fill(node, target, False, _always(struct_of(reference), target))
+            self._fill(node, target, False, _always_written_fields(struct_of(reference), target))
         else:
-            self._fill(node, target, False, _always(kind_of(target), {}))
-        node.fields |= {name: Field("f:" + name, _STRING, MISSING) for name in ("apiVersion", "kind")}
-        node.fields["metadata"] = Field("f:metadata", OBJECT_META, {})
+            self._fill(node, target, False, _always_written_fields(struct_of_kind(target), {}))
+        node.fields |= {name: TypedField("f:" + name, _STRING_NODE, MISSING) for name in ("apiVersion", "kind")}
+        node.fields["metadata"] = TypedField("f:metadata", OBJECT_META, {})
 
-    def _node(self, schema: Schema, preserve: bool) -> Node:
-        reference = _reference(schema)
+    def _node(self, schema: SchemaDict, preserve_unknown: bool) -> TypedNode:
+        reference = _reference_name(schema)
         if reference:
             return self._reference_node(reference, schema.get("x-kubernetes-map-type"))
-        return Node(lambda node: self._fill(node, schema, preserve, {}))
+        return TypedNode(lambda node: self._fill(node, schema, preserve_unknown, {}))
 
-    def _reference_node(self, name: str, map_type: str | None) -> Node:
+    def _reference_node(self, name: str, map_type: str | None) -> TypedNode:
         """Nodes are shared by name, because schemas such as JSONSchemaProps are recursive."""
         if name == _OBJECT_META_REF:
             return OBJECT_META
         if name == _RAW_REF:
             return UNTYPED
-        known = self._named.get((name, map_type))
-        if known is None:
-            known = Node(lambda node: self._fill_reference(node, name, map_type))
-            self._named[name, map_type] = known
-        return known
+        shared = self._nodes_by_ref.get((name, map_type))
+        if shared is None:
+            shared = TypedNode(lambda node: self._fill_reference(node, name, map_type))
+            self._nodes_by_ref[name, map_type] = shared
+        return shared
 
-    def _fill_reference(self, node: Node, name: str, map_type: str | None) -> None:
+    def _fill_reference(self, node: TypedNode, name: str, map_type: str | None) -> None:
         target = self._resolve(name) if self._resolve else None
         if name == _QUANTITY_REF:
             node.scalar = "untyped"
         elif target is None:
             _fill_deduced(node)
-        elif inner := _reference(target):
+        elif inner := _reference_name(target):
             self._fill_reference(node, inner, map_type)
         else:
-            self._fill(node, target, False, _always(struct_of(name), target))
-        if map_type and node.maps:
+            self._fill(node, target, False, _always_written_fields(struct_of(name), target))
+        if map_type and node.is_map:
             node.granular = map_type != "atomic"
 
-    def _fill(self, node: Node, schema: Schema, preserve: bool, always: Mapping[str, Any]) -> None:
-        preserve = preserve or schema.get("x-kubernetes-preserve-unknown-fields") is True
+    def _fill(
+        self, node: TypedNode, schema: SchemaDict, preserve_unknown: bool, always_written: Mapping[str, Any]
+    ) -> None:
+        preserve_unknown = preserve_unknown or schema.get("x-kubernetes-preserve-unknown-fields") is True
         kind = schema.get("type") or ""
         if type(kind) is list:
             kind = kind[0] if kind else ""
         if kind in ("", "object"):
-            self._fill_map(node, schema, preserve, always)
+            self._fill_map(node, schema, preserve_unknown, always_written)
         if kind in ("", "array"):
-            self._fill_list(node, schema, preserve)
+            self._fill_list(node, schema, preserve_unknown)
         if kind == "":
             node.scalar = "untyped"
         elif kind == "string":
             node.scalar = "string" if schema.get("format", "") in ("", "byte") else "untyped"
-        elif not node.maps and not node.lists:
+        elif not node.is_map and not node.is_list:
             node.scalar = _SCALARS.get(kind, "untyped")
 
-    def _fill_map(self, node: Node, schema: Schema, preserve: bool, always: Mapping[str, Any]) -> None:
-        node.maps = True
+    def _fill_map(
+        self, node: TypedNode, schema: SchemaDict, preserve_unknown: bool, always_written: Mapping[str, Any]
+    ) -> None:
+        node.is_map = True
         node.granular = schema.get("x-kubernetes-map-type") != "atomic"
-        properties: Mapping[str, Schema] = schema.get("properties") or {}
+        properties: Mapping[str, SchemaDict] = schema.get("properties") or {}
         for name, member in properties.items():
-            absent = _zero(member, always.get(name, MISSING))
-            node.fields[name] = Field("f:" + name, self._node(member, preserve), absent)
+            absent = _zero_value(member, always_written.get(name, MISSING))
+            node.fields[name] = TypedField("f:" + name, self._node(member, preserve_unknown), absent)
         if schema.get("x-kubernetes-embedded-resource") is True:
             for name in ("apiVersion", "kind"):
-                node.fields.setdefault(name, Field("f:" + name, _STRING, MISSING))
-            node.fields["metadata"] = Field("f:metadata", OBJECT_META, MISSING)
+                node.fields.setdefault(name, TypedField("f:" + name, _STRING_NODE, MISSING))
+            node.fields["metadata"] = TypedField("f:metadata", OBJECT_META, MISSING)
         extra = schema.get("additionalProperties")
         if isinstance(extra, Mapping) and extra:
-            node.element = self._node(extra, preserve)
-        elif extra is True or isinstance(extra, Mapping) or (extra is None and (preserve or not properties)):
-            node.element = DEDUCED
+            node.element_type = self._node(extra, preserve_unknown)
+        elif extra is True or isinstance(extra, Mapping) or (extra is None and (preserve_unknown or not properties)):
+            node.element_type = DEDUCED
 
-    def _fill_list(self, node: Node, schema: Schema, preserve: bool) -> None:
-        node.lists = True
+    def _fill_list(self, node: TypedNode, schema: SchemaDict, preserve_unknown: bool) -> None:
+        node.is_list = True
         items = schema.get("items")
-        node.items = self._node(items, preserve) if items is not None else UNTYPED
+        node.items = self._node(items, preserve_unknown) if items is not None else UNTYPED
         names = _list_keys(schema)
         if names is None:
             return
         node.associative = True
         if names:
             defaults = self._defaults(items or {})
-            node.keys = tuple(Key(name, json_text(name) + ":", defaults.get(name)) for name in sorted(names))
+            node.keys = tuple(ListMapKey(name, json_string(name) + ":", defaults.get(name)) for name in sorted(names))
 
-    def _defaults(self, items: Schema) -> dict[str, Any]:
-        reference = _reference(items)
+    def _defaults(self, items: SchemaDict) -> dict[str, Any]:
+        reference = _reference_name(items)
         target = self._resolve(reference) if reference and self._resolve else items
-        properties: Mapping[str, Schema] = (target or {}).get("properties") or {}
+        properties: Mapping[str, SchemaDict] = (target or {}).get("properties") or {}
         return {name: member.get("default") for name, member in properties.items()}
 
 
-def element_of(node: Node, item: Any) -> str:
+def path_element_of(node: TypedNode, item: Any) -> str:
     """Returns the path element of an item of an associative list. Raises ValueError with upstream's message if it has
     none.
     """
@@ -244,52 +258,52 @@ def element_of(node: Node, item: Any) -> str:
         name, prefix, _ = node.keys[0]
         value = item.get(name)
         if type(value) is str:
-            return "k:{" + prefix + json_text(value) + "}"
-    found = []
+            return "k:{" + prefix + json_string(value) + "}"
+    keys = []
     for name, prefix, default in node.keys:
         value = item.get(name, default)
         if type(value) is str:
-            found.append(prefix + json_text(value))
+            keys.append(prefix + json_string(value))
         elif value is not None or name in item:
-            found.append(prefix + json_value(value))
-    if not found:
+            keys.append(prefix + json_value(value))
+    if not keys:
         names = " ".join(f'"{key.name}"' for key in node.keys)
         raise ValueError(
             f"associative list with keys has an element that omits all key fields [{names}]"
             " (and doesn't have default values for any key fields)"
         )
-    return "k:{" + ",".join(found) + "}"
+    return "k:{" + ",".join(keys) + "}"
 
 
-def _reference(schema: Schema) -> str:
+def _reference_name(schema: SchemaDict) -> str:
     """Returns the component a schema refers to, also through the one-element `allOf` of OpenAPI v3."""
     reference = schema.get("$ref")
     if not reference:
-        parts: list[Schema] = schema.get("allOf") or []
+        parts: list[SchemaDict] = schema.get("allOf") or []
         reference = parts[0].get("$ref") if len(parts) == 1 else None
     return str(reference).rpartition("/")[2] if reference else ""
 
 
-def _always(struct: Struct | None, schema: Schema) -> Mapping[str, Any]:
+def _always_written_fields(struct: GoStruct | None, schema: SchemaDict) -> Mapping[str, Any]:
     """Returns the fields Go always writes, with their zero values. For structs that are not in the table: required
     lists.
     """
     if struct is not None:
-        return struct.always
+        return struct.always_written
     properties = schema.get("properties") or {}
     return {name: None for name in schema.get("required") or () if properties.get(name, {}).get("type") == "array"}
 
 
-def _zero(member: Schema, always: Any) -> Any:
+def _zero_value(member: SchemaDict, always: Any) -> Any:
     """Returns the value of an absent field. Go structs held by value exist in every object of a built-in kind, and so
     do the fields in `always_written`.
     """
-    if _reference(member):
+    if _reference_name(member):
         return {} if member.get("default") == {} else MISSING
     return always
 
 
-def _list_keys(schema: Schema) -> tuple[str, ...] | None:
+def _list_keys(schema: SchemaDict) -> tuple[str, ...] | None:
     """Returns the key fields of a list's items, `()` for a set, None for an atomic list."""
     kind = schema.get("x-kubernetes-list-type")
     if kind == "set":
@@ -302,34 +316,36 @@ def _list_keys(schema: Schema) -> tuple[str, ...] | None:
     return None
 
 
-_TEXT: Schema = {"type": "string"}
-_BOOLEAN: Schema = {"type": "boolean"}
-_INTEGER: Schema = {"type": "integer"}
-_TIME: Schema = {"type": "string", "format": "date-time"}
-_TEXTS: Schema = {"type": "object", "additionalProperties": _TEXT}
-_OWNER: Schema = {
+_STRING_SCHEMA: SchemaDict = {"type": "string"}
+_BOOLEAN_SCHEMA: SchemaDict = {"type": "boolean"}
+_INTEGER_SCHEMA: SchemaDict = {"type": "integer"}
+_TIME_SCHEMA: SchemaDict = {"type": "string", "format": "date-time"}
+_STRING_MAP_SCHEMA: SchemaDict = {"type": "object", "additionalProperties": _STRING_SCHEMA}
+_OWNER_REFERENCE_SCHEMA: SchemaDict = {
     "type": "object",
     "x-kubernetes-map-type": "atomic",
-    "properties": dict.fromkeys(("apiVersion", "kind", "name", "uid"), _TEXT)
-    | dict.fromkeys(("blockOwnerDeletion", "controller"), _BOOLEAN),
+    "properties": dict.fromkeys(("apiVersion", "kind", "name", "uid"), _STRING_SCHEMA)
+    | dict.fromkeys(("blockOwnerDeletion", "controller"), _BOOLEAN_SCHEMA),
 }
-_META: Schema = {
+_OBJECT_META_SCHEMA: SchemaDict = {
     "type": "object",
-    "properties": dict.fromkeys(("generateName", "name", "namespace", "resourceVersion", "selfLink", "uid"), _TEXT)
-    | dict.fromkeys(("creationTimestamp", "deletionTimestamp"), _TIME)
-    | dict.fromkeys(("deletionGracePeriodSeconds", "generation"), _INTEGER)
-    | dict.fromkeys(("annotations", "labels"), _TEXTS)
+    "properties": dict.fromkeys(
+        ("generateName", "name", "namespace", "resourceVersion", "selfLink", "uid"), _STRING_SCHEMA
+    )
+    | dict.fromkeys(("creationTimestamp", "deletionTimestamp"), _TIME_SCHEMA)
+    | dict.fromkeys(("deletionGracePeriodSeconds", "generation"), _INTEGER_SCHEMA)
+    | dict.fromkeys(("annotations", "labels"), _STRING_MAP_SCHEMA)
     | {
-        "finalizers": {"type": "array", "items": _TEXT, "x-kubernetes-list-type": "set"},
+        "finalizers": {"type": "array", "items": _STRING_SCHEMA, "x-kubernetes-list-type": "set"},
         "managedFields": {"type": "array", "items": {}},
         "ownerReferences": {
             "type": "array",
-            "items": _OWNER,
+            "items": _OWNER_REFERENCE_SCHEMA,
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["uid"],
         },
     },
 }
-_BUILT_IN: Final = TypeSchema(None)
-_STRING: Final = Node(lambda node: _BUILT_IN._fill(node, _TEXT, False, {}))
-OBJECT_META: Final = Node(lambda node: _BUILT_IN._fill(node, _META, False, {}))
+_BUILTIN_TYPES: Final = TypeSchema(None)
+_STRING_NODE: Final = TypedNode(lambda node: _BUILTIN_TYPES._fill(node, _STRING_SCHEMA, False, {}))
+OBJECT_META: Final = TypedNode(lambda node: _BUILTIN_TYPES._fill(node, _OBJECT_META_SCHEMA, False, {}))

@@ -13,41 +13,41 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from shoal.objects.cel.checker import check
-from shoal.objects.cel.environment import Environment
-from shoal.objects.cel.errors import CelError, CompileError, CostExceeded
+from shoal.objects.cel.environment import CELEnvironment
+from shoal.objects.cel.errors import CELCompileError, CELError, CostLimitExceeded
 from shoal.objects.cel.parser import parse
-from shoal.objects.cel.planner import InstantiationError, Outcome, Program
-from shoal.objects.cel.types import Type
+from shoal.objects.cel.planner import CELProgram, EvalResult, InstantiationError
+from shoal.objects.cel.types import CELType
 
 __all__ = [
     "PER_CALL_LIMIT",
-    "CelError",
-    "CompileError",
-    "CostExceeded",
-    "Environment",
+    "CELCompileError",
+    "CELEnvironment",
+    "CELError",
+    "CELProgram",
+    "CELType",
+    "CostLimitExceeded",
+    "EvalResult",
     "InstantiationError",
-    "Outcome",
-    "Program",
-    "Type",
-    "check_in",
-    "compile",
-    "compile_in",
+    "check_in_environment",
+    "compile_expression",
+    "compile_in_environment",
 ]
 
 PER_CALL_LIMIT: Final = 1_000_000
 """Maximum cost of one evaluation."""
 
 
-def compile(source: str, variables: Mapping[str, Type]) -> Program:  # noqa: A001
-    return compile_in(source, Environment(variables), list(variables))
+def compile_expression(source: str, variables: Mapping[str, CELType]) -> CELProgram:
+    return compile_in_environment(source, CELEnvironment(variables), list(variables))
 
 
-def check_in(source: str, environment: Environment) -> Type:
+def check_in_environment(source: str, environment: CELEnvironment) -> CELType:
     """Returns the type of an expression that is not evaluated."""
     checked = check(source, parse(source), environment)
     return checked.types[id(checked.root)]
 
 
-def compile_in(source: str, environment: Environment, places: Sequence[str]) -> Program:
+def compile_in_environment(source: str, environment: CELEnvironment, variables: Sequence[str]) -> CELProgram:
     """`variables` are all names a value is passed for, in order. The environment may declare fewer."""
-    return Program(check(source, parse(source), environment), places)
+    return CELProgram(check(source, parse(source), environment), variables)

@@ -6,32 +6,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shoal.objects.cel.errors import CostExceeded, no_overload
-from shoal.objects.cel.overloads import Cost, Overload
-from shoal.objects.cel.steps import COST, LIMIT, Frame, Run, Step
-from shoal.objects.cel.types import Type, is_open
+from shoal.objects.cel.errors import CostLimitExceeded, no_overload
+from shoal.objects.cel.interpretable import COST, LIMIT, EvalFrame, EvalFunc, Interpretable
+from shoal.objects.cel.overloads import CostFunc, Overload
+from shoal.objects.cel.types import CELType, is_dynamic
 from shoal.objects.cel.values import Value, kind_of
 
-_LENGTHS = (str, bytes)
+_SIZED_TYPES = (str, bytes)
 
 
-def call(overloads: Sequence[Overload], args: list[Step], types: list[Type]) -> Step:
-    fixed = sum(arg.cost for arg in args)
-    runs = [arg.run for arg in args]
-    if len(overloads) == 1 and (_certain(overloads[0], types)):
-        only = overloads[0]
-        if only.cost is None:
-            return Step(_plain(only.run, runs), fixed + 1)
-        return Step(_costed(only.run, only.cost, runs), fixed)
-    return Step(_dispatched(overloads, runs), fixed)
+def plan_call(overloads: Sequence[Overload], args: list[Interpretable], types: list[CELType]) -> Interpretable:
+    fixed_cost = sum(arg.cost for arg in args)
+    evals = [arg.evaluate for arg in args]
+    if len(overloads) == 1 and (_is_statically_typed(overloads[0], types)):
+        overload = overloads[0]
+        if overload.cost is None:
+            return Interpretable(_eval_unit_cost(overload.run, evals), fixed_cost + 1)
+        return Interpretable(_eval_with_cost(overload.run, overload.cost, evals), fixed_cost)
+    return Interpretable(_eval_dynamic(overloads, evals), fixed_cost)
 
 
-def _certain(overload: Overload, types: list[Type]) -> bool:
+def _is_statically_typed(overload: Overload, types: list[CELType]) -> bool:
     """True if values of these types need no check at run time."""
-    return all(not is_open(given) or is_open(wanted) for given, wanted in zip(types, overload.args, strict=True))
+    return all(not is_dynamic(given) or is_dynamic(wanted) for given, wanted in zip(types, overload.args, strict=True))
 
 
-def _plain(run: Callable[..., Value], args: list[Run]) -> Run:
+def _eval_unit_cost(run: Callable[..., Value], args: list[EvalFunc]) -> EvalFunc:
     if len(args) == 1:
         (only,) = args
         return lambda frame: run(only(frame))
@@ -41,72 +41,72 @@ def _plain(run: Callable[..., Value], args: list[Run]) -> Run:
     return lambda frame: run(*[arg(frame) for arg in args])
 
 
-def _costed(run: Callable[..., Value], cost: Cost, args: list[Run]) -> Run:
+def _eval_with_cost(run: Callable[..., Value], cost: CostFunc, args: list[EvalFunc]) -> EvalFunc:
     if len(args) == 2:
         first, second = args
 
-        def two(frame: Frame) -> Value:
+        def two(frame: EvalFrame) -> Value:
             a, b = first(frame), second(frame)
             frame[COST] += cost(a, b)
             if frame[COST] > frame[LIMIT]:
-                raise CostExceeded
+                raise CostLimitExceeded
             return run(a, b)
 
         return two
 
-    def some(frame: Frame) -> Value:
+    def some(frame: EvalFrame) -> Value:
         values = [arg(frame) for arg in args]
         frame[COST] += cost(*values)
         if frame[COST] > frame[LIMIT]:
-            raise CostExceeded
+            raise CostLimitExceeded
         return run(*values)
 
     return some
 
 
-def _dispatched(overloads: Sequence[Overload], args: list[Run]) -> Run:
-    known: dict[tuple[str, ...], Overload] = {}
+def _eval_dynamic(overloads: Sequence[Overload], args: list[EvalFunc]) -> EvalFunc:
+    cache: dict[tuple[str, ...], Overload] = {}
 
-    def run(frame: Frame) -> Value:
+    def run(frame: EvalFrame) -> Value:
         values = [arg(frame) for arg in args]
         kinds = tuple(map(kind_of, values))
-        overload = known.get(kinds)
+        overload = cache.get(kinds)
         if overload is None:
-            overload = known[kinds] = _for_kinds(overloads, kinds)
+            overload = cache[kinds] = _overload_for_kinds(overloads, kinds)
         frame[COST] += 1 if overload.cost is None else overload.cost(*values)
         if frame[COST] > frame[LIMIT]:
-            raise CostExceeded
+            raise CostLimitExceeded
         return overload.run(*values)
 
     return run
 
 
-def _for_kinds(overloads: Sequence[Overload], kinds: tuple[str, ...]) -> Overload:
+def _overload_for_kinds(overloads: Sequence[Overload], kinds: tuple[str, ...]) -> Overload:
     for overload in overloads:
-        if all(is_open(wanted) or wanted.kind == kind for wanted, kind in zip(overload.args, kinds, strict=True)):
+        if all(is_dynamic(wanted) or wanted.kind == kind for wanted, kind in zip(overload.args, kinds, strict=True)):
             return overload
     raise no_overload()
 
 
-def same_scalars(equal: bool, args: list[Step]) -> Step:
+def plan_scalar_equality(equal: bool, args: list[Interpretable]) -> Interpretable:
     """Plans `==` or `!=` of two scalars of the same type."""
-    first, second = args[0].run, args[1].run
+    first, second = args[0].evaluate, args[1].evaluate
     fixed = args[0].cost + args[1].cost + 1
     if equal:
-        return Step(lambda frame: first(frame) == second(frame), fixed)
-    return Step(lambda frame: first(frame) != second(frame), fixed)
+        return Interpretable(lambda frame: first(frame) == second(frame), fixed)
+    return Interpretable(lambda frame: first(frame) != second(frame), fixed)
 
 
-def same_texts(equal: bool, args: list[Step]) -> Step:
+def plan_string_equality(equal: bool, args: list[Interpretable]) -> Interpretable:
     """As `plan_scalar_equality`, for strings: the cost depends on the shorter one. Either may be null."""
-    first, second = args[0].run, args[1].run
+    first, second = args[0].evaluate, args[1].evaluate
 
-    def run(frame: Frame) -> Value:
+    def run(frame: EvalFrame) -> Value:
         a, b = first(frame), second(frame)
-        if a.__class__ in _LENGTHS and b.__class__ in _LENGTHS:
+        if a.__class__ in _SIZED_TYPES and b.__class__ in _SIZED_TYPES:
             frame[COST] -= -min(len(a), len(b)) // 10
         else:
             frame[COST] += 1
         return (a == b) is equal
 
-    return Step(run, args[0].cost + args[1].cost)
+    return Interpretable(run, args[0].cost + args[1].cost)

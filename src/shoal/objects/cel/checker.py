@@ -7,351 +7,356 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shoal.objects.cel.environment import Environment
-from shoal.objects.cel.errors import CelError, CompileError
-from shoal.objects.cel.fold_types import fold_type
-from shoal.objects.cel.library.conversions import TYPE_NAMES
-from shoal.objects.cel.library.times import read_duration, read_timestamp
-from shoal.objects.cel.overloads import Overload
-from shoal.objects.cel.regex import regex
-from shoal.objects.cel.syntax import (
-    Call,
-    Choice,
-    Fold,
-    Ident,
-    ListLiteral,
-    Literal,
-    Logic,
-    MapLiteral,
-    Node,
-    Select,
-    Struct,
-    qualified,
+from shoal.objects.cel.ast import (
+    CallExpr,
+    ComprehensionExpr,
+    ConditionalExpr,
+    ExprNode,
+    IdentExpr,
+    ListExpr,
+    LiteralExpr,
+    LogicExpr,
+    MapExpr,
+    SelectExpr,
+    StructExpr,
+    qualified_name,
 )
+from shoal.objects.cel.comprehension_types import comprehension_type
+from shoal.objects.cel.environment import CELEnvironment
+from shoal.objects.cel.errors import CELCompileError, CELError
+from shoal.objects.cel.library.conversions import TYPE_NAMES
+from shoal.objects.cel.library.times import parse_duration, parse_timestamp
+from shoal.objects.cel.overloads import Overload
+from shoal.objects.cel.regex import compile_regex
 from shoal.objects.cel.types import (
     BOOL,
     DYN,
     ERROR,
-    Bindings,
-    Type,
-    all_fit,
-    fits,
-    is_open,
+    CELType,
+    TypeBindings,
+    are_assignable,
+    is_assignable,
+    is_dynamic,
     list_of,
     map_of,
     optional_of,
-    param,
-    resolved,
-    substituted,
-    type_of,
+    resolve,
+    substitute,
+    type_param,
+    type_type,
 )
 from shoal.objects.cel.values import kind_of
 
 
 @dataclass(slots=True)
-class Checked:
+class CheckedExpr:
     """Results of the check, by `id` of the node."""
 
-    root: Node
-    types: dict[int, Type] = field(default_factory=dict)
+    root: ExprNode
+    types: dict[int, CELType] = field(default_factory=dict)
     calls: dict[int, tuple[Overload, ...]] = field(default_factory=dict)
     """Possible overloads of a call. More than one only if the argument types are not known before run time."""
-    constants: dict[int, str] = field(default_factory=dict)
+    type_names: dict[int, str] = field(default_factory=dict)
     """Nodes that name a type."""
-    namespaced: set[int] = field(default_factory=set)
+    namespaced_calls: set[int] = field(default_factory=set)
     """Calls whose receiver is part of the function's name."""
-    used: set[str] = field(default_factory=set)
+    used_variables: set[str] = field(default_factory=set)
     """Environment variables the expression reads."""
-    variables: dict[int, str] = field(default_factory=dict)
+    qualified_variables: dict[int, str] = field(default_factory=dict)
     """Select nodes that name a variable with dots."""
-    escapes: bool = True
+    unescape_fields: bool = True
 
 
-def check(source: str, root: Node, environment: Environment) -> Checked:
-    checker = Checker(source, root, environment)
+def check(source: str, root: ExprNode, environment: CELEnvironment) -> CheckedExpr:
+    checker = ExprChecker(source, root, environment)
     checker.type_of(root)
-    if checker.problems:
-        raise CompileError(source, checker.problems)
-    found = checker.found
-    for key, given in found.types.items():
-        found.types[key] = substituted(checker.bound, given, final=True)
-    _check_literals(source, found)
-    return found
+    if checker.errors:
+        raise CELCompileError(source, checker.errors)
+    checked = checker.checked
+    for key, given in checked.types.items():
+        checked.types[key] = substitute(checker.bindings, given, final=True)
+    _check_literals(source, checked)
+    return checked
 
 
-class Checker:
+class ExprChecker:
     """One check. `comprehension_types` uses it as CheckerContext."""
 
-    def __init__(self, source: str, root: Node, environment: Environment) -> None:
+    def __init__(self, source: str, root: ExprNode, environment: CELEnvironment) -> None:
         self.source = source
-        self.found = Checked(root, escapes=environment.escapes)
-        self.problems: list[tuple[int, str]] = []
-        self.bound: Bindings = {}
-        self.scopes: list[dict[str, Type]] = []
+        self.checked = CheckedExpr(root, unescape_fields=environment.unescape_fields)
+        self.errors: list[tuple[int, str]] = []
+        self.bindings: TypeBindings = {}
+        self.scopes: list[dict[str, CELType]] = []
         self._environment = environment
         self._variables = environment.variables
         self._functions = environment.functions
-        self._fresh = 0
+        self._type_param_count = 0
 
-    def fail(self, at: int, message: str) -> Type:
-        self.problems.append((at, message))
+    def report(self, at: int, message: str) -> CELType:
+        self.errors.append((at, message))
         return ERROR
 
-    def fresh(self) -> Type:
-        self._fresh += 1
-        return param(f"_var{self._fresh}")
+    def fresh_type_param(self) -> CELType:
+        self._type_param_count += 1
+        return type_param(f"_var{self._type_param_count}")
 
-    def resolved(self, given: Type) -> Type:
-        return resolved(self.bound, given)
+    def resolve(self, given: CELType) -> CELType:
+        return resolve(self.bindings, given)
 
-    def shown(self, given: Type) -> str:
-        return str(substituted(self.bound, given, final=True))
+    def display_name(self, given: CELType) -> str:
+        return str(substitute(self.bindings, given, final=True))
 
-    def type_of(self, node: Node) -> Type:
-        given = self._type_of(node)
-        self.found.types[id(node)] = given
+    def type_of(self, node: ExprNode) -> CELType:
+        given = self._check_node(node)
+        self.checked.types[id(node)] = given
         return given
 
-    def _type_of(self, node: Node) -> Type:
-        if isinstance(node, Literal):
+    def _check_node(self, node: ExprNode) -> CELType:
+        if isinstance(node, LiteralExpr):
             return TYPE_NAMES[kind_of(node.value)]
-        if isinstance(node, Ident):
-            return self._named(node, node.name) or self.fail(
-                node.at, f"undeclared reference to '{node.name}' (in container '')"
+        if isinstance(node, IdentExpr):
+            return self._resolve_name(node, node.name) or self.report(
+                node.offset, f"undeclared reference to '{node.name}' (in container '')"
             )
-        if isinstance(node, Select):
-            return self._select(node)
-        if isinstance(node, Call):
-            return self._call(node)
-        if isinstance(node, Logic):
-            return self._logic(node)
-        if isinstance(node, Choice):
-            return self._choice(node)
-        if isinstance(node, ListLiteral):
-            return list_of(self._joined([self._held(item, optional) for item, optional in node.items]))
-        if isinstance(node, MapLiteral):
-            keys = self._joined([self.type_of(key) for key, _, _ in node.entries])
-            return map_of(keys, self._joined([self._held(value, optional) for _, value, optional in node.entries]))
-        if isinstance(node, Struct):
-            return self._struct(node)
-        assert isinstance(node, Fold)
-        return fold_type(self, node)
+        if isinstance(node, SelectExpr):
+            return self._check_select(node)
+        if isinstance(node, CallExpr):
+            return self._check_call(node)
+        if isinstance(node, LogicExpr):
+            return self._check_logic(node)
+        if isinstance(node, ConditionalExpr):
+            return self._check_conditional(node)
+        if isinstance(node, ListExpr):
+            return list_of(self._join_types([self._item_type(item, optional) for item, optional in node.items]))
+        if isinstance(node, MapExpr):
+            keys = self._join_types([self.type_of(key) for key, _, _ in node.entries])
+            return map_of(
+                keys, self._join_types([self._item_type(value, optional) for _, value, optional in node.entries])
+            )
+        if isinstance(node, StructExpr):
+            return self._check_struct(node)
+        assert isinstance(node, ComprehensionExpr)
+        return comprehension_type(self, node)
 
-    def _named(self, node: Node, name: str) -> Type | None:
+    def _resolve_name(self, node: ExprNode, name: str) -> CELType | None:
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
         if name in self._variables:
-            self.found.used.add(name)
+            self.checked.used_variables.add(name)
             return self._variables[name]
         if name in TYPE_NAMES:
-            self.found.constants[id(node)] = name
-            return type_of(TYPE_NAMES[name])
-        made = self._environment.structs(name)
-        if made is None:
+            self.checked.type_names[id(node)] = name
+            return type_type(TYPE_NAMES[name])
+        struct_type = self._environment.resolve_struct(name)
+        if struct_type is None:
             return None
-        self.found.constants[id(node)] = name
-        return type_of(made)
+        self.checked.type_names[id(node)] = name
+        return type_type(struct_type)
 
-    def _struct(self, node: Struct) -> Type:
-        made = self._environment.structs(node.name)
-        if made is None:
-            return self.fail(node.at, f"undeclared reference to '{node.name}' (in container '')")
+    def _check_struct(self, node: StructExpr) -> CELType:
+        struct_type = self._environment.resolve_struct(node.name)
+        if struct_type is None:
+            return self.report(node.offset, f"undeclared reference to '{node.name}' (in container '')")
         for at, name, value, optional in node.fields:
-            given = self.resolved(self.type_of(value))
+            given = self.resolve(self.type_of(value))
             if optional:
                 if given.kind == "optional_type":
-                    given = self.resolved(given.params[0])
-                elif not is_open(given):
-                    inner = self.shown(given)
-                    self.fail(value.at, f"expected type 'optional_type({inner})' but found '{inner}'")
-            wanted = made.fields.get(name)
-            if wanted is None or not fits(self.bound, given, wanted):
-                what = "" if wanted is None else self.shown(wanted)
-                told = f"expected type of field '{name}' is '{what}' but provided type is '{self.shown(given)}'"
-                self.fail(at, told)
-        return made
+                    given = self.resolve(given.params[0])
+                elif not is_dynamic(given):
+                    inner = self.display_name(given)
+                    self.report(value.offset, f"expected type 'optional_type({inner})' but found '{inner}'")
+            field_type = struct_type.fields.get(name)
+            if field_type is None or not is_assignable(self.bindings, given, field_type):
+                type_name = "" if field_type is None else self.display_name(field_type)
+                message = (
+                    f"expected type of field '{name}' is '{type_name}' but provided "
+                    f"type is '{self.display_name(given)}'"
+                )
+                self.report(at, message)
+        return struct_type
 
-    def _select(self, node: Select) -> Type:
-        if not node.test and not node.optional and (name := qualified(node)) is not None:
+    def _check_select(self, node: SelectExpr) -> CELType:
+        if not node.test_only and not node.optional and (name := qualified_name(node)) is not None:
             root = name.split(".", 1)[0]
-            known = any(root in scope for scope in self.scopes)
-            if not known and (found := self._named(node, name)) is not None:
+            is_local = any(root in scope for scope in self.scopes)
+            if not is_local and (found := self._resolve_name(node, name)) is not None:
                 if name in self._variables:
-                    self.found.variables[id(node)] = name
+                    self.checked.qualified_variables[id(node)] = name
                 return found
-        operand = self.resolved(self.type_of(node.operand))
+        operand = self.resolve(self.type_of(node.operand))
         optional = node.optional
         if operand.kind == "optional_type":
-            operand, optional = self.resolved(operand.params[0]), True
-        given: Type = DYN
+            operand, optional = self.resolve(operand.params[0]), True
+        given: CELType = DYN
         if operand.kind == "map":
             given = operand.params[1]
         elif operand.kind == "object":
             found = operand.fields.get(node.field)
-            given = found if found is not None else self.fail(node.at, f"undefined field '{node.field}'")
+            given = found if found is not None else self.report(node.offset, f"undefined field '{node.field}'")
         elif operand.kind == "param":
-            fits(self.bound, DYN, operand)
-        elif not is_open(operand):
-            self.fail(node.at, f"type '{self.shown(operand)}' does not support field selection")
-        if node.test:
+            is_assignable(self.bindings, DYN, operand)
+        elif not is_dynamic(operand):
+            self.report(node.offset, f"type '{self.display_name(operand)}' does not support field selection")
+        if node.test_only:
             return BOOL
         return optional_of(given) if optional else given
 
-    def _call(self, node: Call) -> Type:
+    def _check_call(self, node: CallExpr) -> CELType:
         args = [self.type_of(arg) for arg in node.args]
         if node.target is None:
-            return self._resolve(node, node.function, args)
-        prefix = qualified(node.target)
+            return self._resolve_overload(node, node.function, args)
+        prefix = qualified_name(node.target)
         if prefix is not None and f"{prefix}.{node.function}" in self._functions:
-            self.found.namespaced.add(id(node))
-            return self._resolve(node, f"{prefix}.{node.function}", args)
-        return self._resolve(node, node.function, [self.type_of(node.target), *args], member=True)
+            self.checked.namespaced_calls.add(id(node))
+            return self._resolve_overload(node, f"{prefix}.{node.function}", args)
+        return self._resolve_overload(node, node.function, [self.type_of(node.target), *args], member=True)
 
-    def _resolve(self, node: Call, name: str, args: list[Type], member: bool = False) -> Type:
+    def _resolve_overload(self, node: CallExpr, name: str, args: list[CELType], member: bool = False) -> CELType:
         overloads = self._functions.get(name)
         if overloads is None:
-            return self.fail(node.at, f"undeclared reference to '{name}' (in container '')")
+            return self.report(node.offset, f"undeclared reference to '{name}' (in container '')")
         chosen: list[Overload] = []
-        result: Type | None = None
+        result: CELType | None = None
         for overload in overloads:
-            if overload.member is not member or len(overload.args) != len(args):
+            if overload.is_member is not member or len(overload.args) != len(args):
                 continue
-            names: dict[str, Type] = {}
-            wanted = [self._instance(arg, names) for arg in overload.args]
-            if not all_fit(self.bound, args, wanted):
+            type_params: dict[str, CELType] = {}
+            parameters = [self._instantiate(arg, type_params) for arg in overload.args]
+            if not are_assignable(self.bindings, args, parameters):
                 continue
             chosen.append(overload)
-            given = substituted(self.bound, self._instance(overload.result, names))
+            given = substitute(self.bindings, self._instantiate(overload.result, type_params))
             if result is None:
                 result = given
-            elif not is_open(result) and str(result) != str(given):
+            elif not is_dynamic(result) and str(result) != str(given):
                 result = DYN
         if result is None:
-            return self.no_overload(node, name, args, member)
-        self.found.calls[id(node)] = tuple(chosen)
+            return self.report_no_overload(node, name, args, member)
+        self.checked.calls[id(node)] = tuple(chosen)
         return result
 
-    def no_overload(self, node: Node, name: str, args: list[Type], member: bool = False) -> Type:
-        shown = [self.shown(arg) for arg in args]
-        receiver, rest = (f"{shown[0]}.", shown[1:]) if member else ("", shown)
-        told = f"found no matching overload for '{name}' applied to '{receiver}({', '.join(rest)})'"
-        return self.fail(node.at, told)
+    def report_no_overload(self, node: ExprNode, name: str, args: list[CELType], member: bool = False) -> CELType:
+        type_names = [self.display_name(arg) for arg in args]
+        receiver, rest = (f"{type_names[0]}.", type_names[1:]) if member else ("", type_names)
+        message = f"found no matching overload for '{name}' applied to '{receiver}({', '.join(rest)})'"
+        return self.report(node.offset, message)
 
-    def _instance(self, given: Type, names: dict[str, Type]) -> Type:
+    def _instantiate(self, given: CELType, type_params: dict[str, CELType]) -> CELType:
         """Replaces the type parameters of an overload by fresh ones of this call."""
         if given.kind == "param":
-            if given.name not in names:
-                names[given.name] = self.fresh()
-            return names[given.name]
+            if given.name not in type_params:
+                type_params[given.name] = self.fresh_type_param()
+            return type_params[given.name]
         if not given.params:
             return given
-        return Type(given.kind, tuple(self._instance(inner, names) for inner in given.params), given.name)
+        return CELType(given.kind, tuple(self._instantiate(inner, type_params) for inner in given.params), given.name)
 
-    def _logic(self, node: Logic) -> Type:
+    def _check_logic(self, node: LogicExpr) -> CELType:
         given = [(term, self.type_of(term)) for term in node.terms]
         for term, kind in given:
             self.expect_bool(term, kind)
         return BOOL
 
-    def expect_bool(self, node: Node, given: Type) -> None:
-        if not fits(self.bound, given, BOOL):
-            self.fail(node.at, f"expected type 'bool' but found '{self.shown(given)}'")
+    def expect_bool(self, node: ExprNode, given: CELType) -> None:
+        if not is_assignable(self.bindings, given, BOOL):
+            self.report(node.offset, f"expected type 'bool' but found '{self.display_name(given)}'")
 
-    def _choice(self, node: Choice) -> Type:
-        args = [self.type_of(part) for part in (node.condition, node.yes, node.no)]
-        result = self.fresh()
-        if not all_fit(self.bound, args, (BOOL, result, result)):
-            return self.no_overload(node, "_?_:_", args)
-        return substituted(self.bound, result)
+    def _check_conditional(self, node: ConditionalExpr) -> CELType:
+        args = [self.type_of(part) for part in (node.condition, node.if_true, node.if_false)]
+        result = self.fresh_type_param()
+        if not are_assignable(self.bindings, args, (BOOL, result, result)):
+            return self.report_no_overload(node, "_?_:_", args)
+        return substitute(self.bindings, result)
 
-    def _held(self, node: Node, optional: bool) -> Type:
+    def _item_type(self, node: ExprNode, optional: bool) -> CELType:
         """Returns the type of an item; for `?item`, the type of the optional's value."""
         given = self.type_of(node)
         if not optional:
             return given
-        inner = self.resolved(given)
+        inner = self.resolve(given)
         if inner.kind == "optional_type":
             return inner.params[0]
-        if not is_open(inner):
-            self.fail(node.at, f"expected type 'optional_type({inner})' but found '{inner}'")
+        if not is_dynamic(inner):
+            self.report(node.offset, f"expected type 'optional_type({inner})' but found '{inner}'")
         return DYN
 
-    def _joined(self, given: list[Type]) -> Type:
+    def _join_types(self, given: list[CELType]) -> CELType:
         if not given:
-            return self.fresh()
+            return self.fresh_type_param()
         joined = given[0]
         for kind in given[1:]:
-            if not fits(self.bound, joined, kind):
+            if not is_assignable(self.bindings, joined, kind):
                 return DYN
-            if is_open(self.resolved(kind)):
+            if is_dynamic(self.resolve(kind)):
                 joined = kind
         return joined
 
 
-def _check_literals(source: str, found: Checked) -> None:
+def _check_literals(source: str, checked: CheckedExpr) -> None:
     """Rejects constants that always fail, and lists of mixed types, which Kubernetes does not allow."""
-    problems: list[tuple[int, str]] = []
+    errors: list[tuple[int, str]] = []
 
-    def visit(node: Node, mixed: bool = False) -> None:
-        if isinstance(node, Call):
+    def visit(node: ExprNode, mixed: bool = False) -> None:
+        if isinstance(node, CallExpr):
             literal = node.args[-1] if node.args else None
-            text = literal.value if isinstance(literal, Literal) else None
-            if literal is not None and isinstance(text, str) and not _sound(node.function, text):
-                problems.append((literal.at, f"invalid {node.function} argument"))
+            text = literal.value if isinstance(literal, LiteralExpr) else None
+            if literal is not None and isinstance(text, str) and not _is_valid_literal(node.function, text):
+                errors.append((literal.offset, f"invalid {node.function} argument"))
             mixed = mixed or node.function == "format"
-        elif isinstance(node, ListLiteral) and not mixed:
-            _same_types(found, node.items, problems)
-        elif isinstance(node, MapLiteral) and not mixed:
-            _same_types(found, [(key, False) for key, _, _ in node.entries], problems)
-            _same_types(found, [(value, optional) for _, value, optional in node.entries], problems)
+        elif isinstance(node, ListExpr) and not mixed:
+            _check_same_types(checked, node.items, errors)
+        elif isinstance(node, MapExpr) and not mixed:
+            _check_same_types(checked, [(key, False) for key, _, _ in node.entries], errors)
+            _check_same_types(checked, [(value, optional) for _, value, optional in node.entries], errors)
         for child in _children(node):
             visit(child, mixed)
 
-    visit(found.root)
-    if problems:
-        raise CompileError(source, problems)
+    visit(checked.root)
+    if errors:
+        raise CELCompileError(source, errors)
 
 
-def _sound(function: str, text: str) -> bool:
+def _is_valid_literal(function: str, text: str) -> bool:
     try:
         if function == "duration":
-            return read_duration(text) is not None
+            return parse_duration(text) is not None
         if function == "timestamp":
-            return read_timestamp(text) is not None
-        return function != "matches" or regex(text) is not None
-    except (ValueError, CelError):
+            return parse_timestamp(text) is not None
+        return function != "matches" or compile_regex(text) is not None
+    except (ValueError, CELError):
         return False
 
 
-def _same_types(found: Checked, nodes: list[tuple[Node, bool]], problems: list[tuple[int, str]]) -> None:
-    first: Type | None = None
+def _check_same_types(checked: CheckedExpr, nodes: list[tuple[ExprNode, bool]], errors: list[tuple[int, str]]) -> None:
+    first: CELType | None = None
     for node, optional in nodes:
-        given = found.types[id(node)]
+        given = checked.types[id(node)]
         if optional and given.kind == "optional_type":
             given = given.params[0]
-        if is_open(given):
+        if is_dynamic(given):
             continue
         if first is None:
             first = given
-        elif not fits({}, given, first):
-            problems.append((node.at, f"expected type '{first}' but found '{given}'"))
+        elif not is_assignable({}, given, first):
+            errors.append((node.offset, f"expected type '{first}' but found '{given}'"))
             return
 
 
-def _children(node: Node) -> list[Node]:
-    if isinstance(node, Select):
+def _children(node: ExprNode) -> list[ExprNode]:
+    if isinstance(node, SelectExpr):
         return [node.operand]
-    if isinstance(node, Call):
+    if isinstance(node, CallExpr):
         return node.args if node.target is None else [node.target, *node.args]
-    if isinstance(node, Logic):
+    if isinstance(node, LogicExpr):
         return node.terms
-    if isinstance(node, Choice):
-        return [node.condition, node.yes, node.no]
-    if isinstance(node, ListLiteral):
+    if isinstance(node, ConditionalExpr):
+        return [node.condition, node.if_true, node.if_false]
+    if isinstance(node, ListExpr):
         return [item for item, _ in node.items]
-    if isinstance(node, MapLiteral):
+    if isinstance(node, MapExpr):
         return [part for key, value, _ in node.entries for part in (key, value)]
-    if isinstance(node, Struct):
+    if isinstance(node, StructExpr):
         return [value for _, _, value, _ in node.fields]
-    return [node.range, *node.args] if isinstance(node, Fold) else []
+    return [node.iter_range, *node.args] if isinstance(node, ComprehensionExpr) else []

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 
 from shoal.objects.cel.functions import FUNCTIONS
 from shoal.objects.cel.overloads import Overload
-from shoal.objects.cel.types import Type
+from shoal.objects.cel.types import CELType
 
 
-def _no_struct(name: str) -> Type | None:
+def _no_struct(name: str) -> CELType | None:
     return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Environment:
-    variables: Mapping[str, Type]
+class CELEnvironment:
+    variables: Mapping[str, CELType]
     """A name may contain dots: `authorizer.requestResource`."""
-    structs: Callable[[str], Type | None] = _no_struct
+    resolve_struct: Callable[[str], CELType | None] = _no_struct
     """Returns the type of `Name` in `Name{field: value}`."""
     functions: Mapping[str, Sequence[Overload]] = field(default_factory=lambda: FUNCTIONS)
-    escapes: bool = True
+    unescape_fields: bool = True
     """Fields of untyped values are also found by their escaped names."""

@@ -2,43 +2,43 @@
 
 from __future__ import annotations
 
-_SNIPPET = 16384
+_MAX_SNIPPET_LENGTH = 16384
 _NO_OVERLOAD = "no such overload"
 
 
-class CelError(Exception):
+class CELError(Exception):
     """An evaluation without a value: `no such key: x`, `division by zero`. `&&` and `||` may absorb it."""
 
 
-class CostExceeded(Exception):
+class CostLimitExceeded(Exception):
     """The evaluation was stopped because of its cost. Nothing absorbs this error."""
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
 
 
-class CompileError(Exception):
+class CELCompileError(Exception):
     """The expression is invalid. The text lists each error with its line and a marker below the position."""
 
-    def __init__(self, source: str, problems: list[tuple[int, str]]) -> None:
-        problems = sorted(problems, key=lambda problem: problem[0])
-        self.problems = [message for _, message in problems]
-        super().__init__("\n".join(_shown(source, at, message) for at, message in problems))
+    def __init__(self, source: str, errors: list[tuple[int, str]]) -> None:
+        errors = sorted(errors, key=lambda problem: problem[0])
+        self.errors = [message for _, message in errors]
+        super().__init__("\n".join(_format_error(source, at, message) for at, message in errors))
 
 
-def no_overload() -> CelError:
-    return CelError(_NO_OVERLOAD)
+def no_overload() -> CELError:
+    return CELError(_NO_OVERLOAD)
 
 
-def _shown(source: str, at: int, message: str) -> str:
+def _format_error(source: str, offset: int, message: str) -> str:
     if not source:
         return f"ERROR: <input>:1:0: {message}"
-    before = source[:at]
-    line, column = before.count("\n") + 1, at - (before.rfind("\n") + 1)
+    before = source[:offset]
+    line, column = before.count("\n") + 1, offset - (before.rfind("\n") + 1)
     text = source.split("\n")[line - 1].replace("\t", " ")
-    shown = f"ERROR: <input>:{line}:{column + 1}: {message}"
-    if len(text) > _SNIPPET:
-        return shown
+    header = f"ERROR: <input>:{line}:{column + 1}: {message}"
+    if len(text) > _MAX_SNIPPET_LENGTH:
+        return header
     dots = "".join("." if ord(char) < 128 else "\uff0e" for char in text[:column])
     mark = "^" if column >= len(text) or ord(text[column]) < 128 else "\uff3e"
-    return f"{shown}\n | {text}\n | {dots}{mark}"
+    return f"{header}\n | {text}\n | {dots}{mark}"

@@ -13,39 +13,39 @@ KEYWORDS = frozenset({
 })  # fmt: skip
 """Identifiers reserved by the language."""
 RESERVED = KEYWORDS | {"true", "false", "null", "in"}
-_ESCAPED = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
-_UNESCAPED = {"underscores": "__", "dot": ".", "dash": "-", "slash": "/"}
-_SPECIAL = re.compile(r"__|[-./]")
+_ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+_UNESCAPES = {"underscores": "__", "dot": ".", "dash": "-", "slash": "/"}
+_SPECIAL_CHARS = re.compile(r"__|[-./]")
 _NAME = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*", re.ASCII).fullmatch
-_SEQUENCE = re.compile(r"__([^_]+)__")
+_ESCAPE_SEQUENCE = re.compile(r"__([^_]+)__")
 
 
 @lru_cache(maxsize=4096)
-def escaped(name: str) -> str | None:
+def escape(name: str) -> str | None:
     """Returns the identifier of a field, or None if it has none."""
     if name in RESERVED:
         return f"__{name}__"
     if not _NAME(name):
         return None
-    return _SPECIAL.sub(lambda found: _ESCAPED[found.group()], name)
+    return _SPECIAL_CHARS.sub(lambda found: _ESCAPES[found.group()], name)
 
 
 @lru_cache(maxsize=4096)
-def unescaped(identifier: str) -> str | None:
+def unescape(identifier: str) -> str | None:
     """Returns the field of an identifier, or None if it contains unknown escapes."""
     if "__" not in identifier:
         return identifier
-    sound = True
+    is_valid = True
 
-    def plain(found: re.Match[str]) -> str:
-        nonlocal sound
+    def replace(found: re.Match[str]) -> str:
+        nonlocal is_valid
         inner = found.group(1)
         if inner in RESERVED and len(found.group()) == len(identifier):
             return inner
-        if inner not in _UNESCAPED:
-            sound = False
+        if inner not in _UNESCAPES:
+            is_valid = False
             return ""
-        return _UNESCAPED[inner]
+        return _UNESCAPES[inner]
 
-    name = _SEQUENCE.sub(plain, identifier)
-    return name if sound else None
+    name = _ESCAPE_SEQUENCE.sub(replace, identifier)
+    return name if is_valid else None

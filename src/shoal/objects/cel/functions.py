@@ -23,12 +23,12 @@ _LIBRARIES = (
 )  # fmt: skip
 
 
-def _by_name() -> dict[str, list[Overload]]:
-    found: dict[str, list[Overload]] = {}
+def _overloads_by_name() -> dict[str, list[Overload]]:
+    overloads: dict[str, list[Overload]] = {}
     for library in _LIBRARIES:
         for overload in library.OVERLOADS:
-            found.setdefault(overload.name, []).append(overload)
-    return found
+            overloads.setdefault(overload.name, []).append(overload)
+    return overloads
 
 
-FUNCTIONS = _by_name()
+FUNCTIONS = _overloads_by_name()

@@ -6,23 +6,23 @@ import math
 import re
 from typing import Any, NamedTuple
 
-from shoal.objects.cel.errors import CompileError
+from shoal.objects.cel.errors import CELCompileError
 from shoal.objects.cel.values import INT_MAX, INT_MIN, UINT_MAX, UInt
 
 MAX_SOURCE = 100_000
 """Characters; cel-go's own limit."""
-_DIGITS = 1000
+_MAX_DIGITS = 1000
 
 
-class Token(NamedTuple):
+class CELToken(NamedTuple):
     kind: str
     """`name`, `literal`, `end`, or the operator itself."""
-    at: int
+    offset: int
     value: Any
     text: str
 
 
-_TOKEN = re.compile(
+_TOKEN_PATTERN = re.compile(
     r"""
     (?P<space>[\t\n\f\r ]+|//[^\n]*)
   | (?P<string>[bB]?[rR]?(?:\"{3}|'{3}|"|')|[rR][bB](?:\"{3}|'{3}|"|'))
@@ -34,66 +34,66 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _ESCAPES = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92, "?": 63, '"': 34, "'": 39, "`": 96}
-_HEX = {"x": 2, "X": 2, "u": 4, "U": 8}
-_WORDS = {"true": True, "false": False, "null": None}
+_HEX_ESCAPES = {"x": 2, "X": 2, "u": 4, "U": 8}
+_KEYWORD_LITERALS = {"true": True, "false": False, "null": None}
 
 
-def tokens(source: str, problems: list[tuple[int, str]]) -> list[Token]:
+def tokenize(source: str, errors: list[tuple[int, str]]) -> list[CELToken]:
     """Appends unrecognised characters to `errors` and continues after them."""
     if len(source) > MAX_SOURCE:
-        told = f"expression code point size exceeds limit: size: {len(source)}, limit {MAX_SOURCE}"
-        raise CompileError("", [(0, told)])
-    found, at = [], 0
+        message = f"expression code point size exceeds limit: size: {len(source)}, limit {MAX_SOURCE}"
+        raise CELCompileError("", [(0, message)])
+    result, at = [], 0
     while at < len(source):
-        match = _TOKEN.match(source, at)
+        match = _TOKEN_PATTERN.match(source, at)
         if match is None:
             text = source[at : at + (2 if source[at] in "=&|" else 1)]
-            problems.append((at, f"Syntax error: token recognition error at: '{text}'"))
+            errors.append((at, f"Syntax error: token recognition error at: '{text}'"))
             at += len(text)
             continue
         kind, text, end = match.lastgroup or "", match.group(), match.end()
         if kind == "string":
-            value, end = _string(source, at, text, end)
+            value, end = _read_string(source, at, text, end)
             if value is None:
-                problems.append((at, f"Syntax error: token recognition error at: '{source[at:end]}'"))
+                errors.append((at, f"Syntax error: token recognition error at: '{source[at:end]}'"))
             else:
-                found.append(Token("literal", at, value, source[at:end]))
+                result.append(CELToken("literal", at, value, source[at:end]))
         elif kind in ("float", "int"):
-            found.append(Token("number", at, None, text))
-        elif kind == "name" and text in _WORDS:
-            found.append(Token("literal", at, _WORDS[text], text))
+            result.append(CELToken("number", at, None, text))
+        elif kind == "name" and text in _KEYWORD_LITERALS:
+            result.append(CELToken("literal", at, _KEYWORD_LITERALS[text], text))
         elif kind == "name":
-            found.append(Token("in" if text == "in" else "name", at, None, text))
+            result.append(CELToken("in" if text == "in" else "name", at, None, text))
         elif kind == "op":
-            found.append(Token(text, at, None, text))
+            result.append(CELToken(text, at, None, text))
         at = end
-    found.append(Token("end", len(source), None, "<EOF>"))
-    return found
+    result.append(CELToken("end", len(source), None, "<EOF>"))
+    return result
 
 
-def number(source: str, token: Token, negative: bool) -> int | float:
+def parse_number(source: str, token: CELToken, negative: bool) -> int | float:
     """Parses a number with its sign. The sign is part of it: -9223372036854775808 has no positive."""
     text, radix = token.text, 16 if token.text.startswith("0x") else 10
     if radix == 10 and any(char in text for char in ".eE"):
         value = float(text)
         if math.isinf(value):
-            raise CompileError(source, [(token.at, "invalid double literal")])
+            raise CELCompileError(source, [(token.offset, "invalid double literal")])
         return -value if negative else value
     unsigned = text[-1] in "uU"
     digits = text[:-1] if unsigned else text
     # Python refuses to parse decimal numbers of thousands of digits.
-    whole = int(digits, radix) if len(digits) < _DIGITS else 1 << 64
+    integer = int(digits, radix) if len(digits) < _MAX_DIGITS else 1 << 64
     if unsigned:
-        if whole > UINT_MAX:
-            raise CompileError(source, [(token.at, "invalid uint literal")])
-        return UInt(whole)
-    whole = -whole if negative else whole
-    if not INT_MIN <= whole <= INT_MAX:
-        raise CompileError(source, [(token.at, "invalid int literal")])
-    return whole
+        if integer > UINT_MAX:
+            raise CELCompileError(source, [(token.offset, "invalid uint literal")])
+        return UInt(integer)
+    integer = -integer if negative else integer
+    if not INT_MIN <= integer <= INT_MAX:
+        raise CELCompileError(source, [(token.offset, "invalid int literal")])
+    return integer
 
 
-def _string(source: str, at: int, opening: str, start: int) -> tuple[str | bytes | None, int]:
+def _read_string(source: str, at: int, opening: str, start: int) -> tuple[str | bytes | None, int]:
     quote = opening.lstrip("bBrR")
     prefix = opening[: -len(quote)].lower()
     end = start
@@ -105,11 +105,11 @@ def _string(source: str, at: int, opening: str, start: int) -> tuple[str | bytes
         end += 2 if source[end] == "\\" and "r" not in prefix else 1
     body = source[start:end]
     if "r" not in prefix and "\\" in body:
-        return _unescaped(source, at, body, "b" in prefix), end + len(quote)
+        return _unescape_literal(source, at, body, "b" in prefix), end + len(quote)
     return (body.encode() if "b" in prefix else body), end + len(quote)
 
 
-def _unescaped(source: str, at: int, body: str, as_bytes: bool) -> str | bytes:
+def _unescape_literal(source: str, at: int, body: str, as_bytes: bool) -> str | bytes:
     """In bytes `\\xff` and `\\377` are one byte; in strings, one character."""
     text: list[str] = []
     raw = bytearray()
@@ -124,15 +124,15 @@ def _unescaped(source: str, at: int, body: str, as_bytes: bool) -> str | bytes:
             index += 1
             if char in _ESCAPES and char:
                 code = _ESCAPES[char]
-            elif char in _HEX and char:
-                digits = body[index : index + _HEX[char]]
-                code, octet = _digits(digits, 16, _HEX[char]), char in "xX"
-                index += _HEX[char]
+            elif char in _HEX_ESCAPES and char:
+                digits = body[index : index + _HEX_ESCAPES[char]]
+                code, octet = _parse_digits(digits, 16, _HEX_ESCAPES[char]), char in "xX"
+                index += _HEX_ESCAPES[char]
             elif char and char in "0123":
-                code, octet = _digits(body[index - 1 : index + 2], 8, 3), True
+                code, octet = _parse_digits(body[index - 1 : index + 2], 8, 3), True
                 index += 2
             if code is None or code > 0x10FFFF or 0xD800 <= code < 0xE000 or (as_bytes and char in ("u", "U")):
-                raise CompileError(source, [(at, "unable to unescape string")])
+                raise CELCompileError(source, [(at, "unable to unescape string")])
             char = chr(code)
         if as_bytes:
             raw += bytes([code]) if octet and code is not None else char.encode()
@@ -141,7 +141,7 @@ def _unescaped(source: str, at: int, body: str, as_bytes: bool) -> str | bytes:
     return bytes(raw) if as_bytes else "".join(text)
 
 
-def _digits(text: str, radix: int, length: int) -> int | None:
+def _parse_digits(text: str, radix: int, length: int) -> int | None:
     try:
         return int(text, radix) if len(text) == length and text.isalnum() else None
     except ValueError:

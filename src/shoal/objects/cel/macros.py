@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shoal.objects.cel.errors import CompileError
-from shoal.objects.cel.syntax import Fold, Ident, Node, Select
+from shoal.objects.cel.ast import ComprehensionExpr, ExprNode, IdentExpr, SelectExpr
+from shoal.objects.cel.errors import CELCompileError
 
-_SHAPES: dict[tuple[str, int], tuple[int, int]] = {
+_MACROS: dict[tuple[str, int], tuple[int, int]] = {
     ("all", 2): (1, 1),
     ("exists", 2): (1, 1),
     ("exists_one", 2): (1, 1),
@@ -29,30 +29,30 @@ _SHAPES: dict[tuple[str, int], tuple[int, int]] = {
 }
 """By name and number of arguments: number of variables and number of expressions."""
 
-_ACCUMULATORS = ("__result__", "@result")
+_ACCUMULATOR_NAMES = ("__result__", "@result")
 
 
-def expanded(source: str, at: int, function: str, target: Node | None, args: list[Node]) -> Node | None:
+def expand_macro(source: str, at: int, function: str, target: ExprNode | None, args: list[ExprNode]) -> ExprNode | None:
     """Returns the node of a macro, or None for an ordinary call."""
     if function == "has" and target is None and len(args) == 1:
-        tested = args[0]
-        if not isinstance(tested, Select) or tested.optional:
-            raise CompileError(source, [(tested.at, "invalid argument to has() macro")])
-        return Select(at, tested.operand, tested.field, test=True)
-    shape = _SHAPES.get((function, len(args)))
-    if shape is None or target is None:
+        operand = args[0]
+        if not isinstance(operand, SelectExpr) or operand.optional:
+            raise CELCompileError(source, [(operand.offset, "invalid argument to has() macro")])
+        return SelectExpr(at, operand.operand, operand.field, test_only=True)
+    arity = _MACROS.get((function, len(args)))
+    if arity is None or target is None:
         return None
-    variables, _ = shape
-    names = [_name(source, arg) for arg in args[:variables]]
+    variables, _ = arity
+    names = [_variable_name(source, arg) for arg in args[:variables]]
     if len(set(names)) != len(names):
-        raise CompileError(source, [(args[1].at, f"duplicate variable name: {names[0]}")])
+        raise CELCompileError(source, [(args[1].offset, f"duplicate variable name: {names[0]}")])
     macro = "exists_one" if function == "existsOne" else function
-    return Fold(at, macro, target, names, args[variables:])
+    return ComprehensionExpr(at, macro, target, names, args[variables:])
 
 
-def _name(source: str, node: Node) -> str:
-    if not isinstance(node, Ident):
-        raise CompileError(source, [(node.at, "argument must be a simple name")])
-    if node.name in _ACCUMULATORS:
-        raise CompileError(source, [(node.at, "iteration variable overwrites accumulator variable")])
+def _variable_name(source: str, node: ExprNode) -> str:
+    if not isinstance(node, IdentExpr):
+        raise CELCompileError(source, [(node.offset, "argument must be a simple name")])
+    if node.name in _ACCUMULATOR_NAMES:
+        raise CELCompileError(source, [(node.offset, "iteration variable overwrites accumulator variable")])
     return node.name

@@ -9,71 +9,75 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shoal.objects.cel.types import Type
+from shoal.objects.cel.types import CELType
 from shoal.objects.cel.values import Value, size_of
 
-Run = Callable[..., Value]
-Cost = Callable[..., int]
+OverloadFunc = Callable[..., Value]
+CostFunc = Callable[..., int]
 
-TRAVERSAL = 0.1
+TRAVERSAL_COST = 0.1
 """Cost per character of a traversed string."""
-_REGEX = 0.25
+_REGEX_COST = 0.25
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Overload:
     name: str
-    args: tuple[Type, ...]
-    result: Type
-    run: Run
-    member: bool = False
-    cost: Cost | None = None
+    args: tuple[CELType, ...]
+    result: CELType
+    run: OverloadFunc
+    is_member: bool = False
+    cost: CostFunc | None = None
     """None: one unit."""
 
 
-def function(name: str, args: tuple[Type, ...], result: Type, run: Run, cost: Cost | None = None) -> Overload:
+def function_overload(
+    name: str, args: tuple[CELType, ...], result: CELType, run: OverloadFunc, cost: CostFunc | None = None
+) -> Overload:
     return Overload(name, args, result, run, False, cost)
 
 
-def method(name: str, args: tuple[Type, ...], result: Type, run: Run, cost: Cost | None = None) -> Overload:
+def method_overload(
+    name: str, args: tuple[CELType, ...], result: CELType, run: OverloadFunc, cost: CostFunc | None = None
+) -> Overload:
     """`args[0]` is the receiver."""
     return Overload(name, args, result, run, True, cost)
 
 
-def traversal(first: Value, *_: Value) -> int:
-    return math.ceil(size_of(first) * TRAVERSAL)
+def traversal_cost(first: Value, *_: Value) -> int:
+    return math.ceil(size_of(first) * TRAVERSAL_COST)
 
 
-def traversal_and_result(first: Value, *_: Value) -> int:
-    return math.ceil(size_of(first) * 2 * TRAVERSAL)
+def traversal_and_result_cost(first: Value, *_: Value) -> int:
+    return math.ceil(size_of(first) * 2 * TRAVERSAL_COST)
 
 
-def shorter(a: Value, b: Value) -> int:
-    return math.ceil(min(size_of(a), size_of(b)) * TRAVERSAL)
+def shorter_traversal_cost(a: Value, b: Value) -> int:
+    return math.ceil(min(size_of(a), size_of(b)) * TRAVERSAL_COST)
 
 
-def both(a: Value, b: Value) -> int:
-    return math.ceil((size_of(a) + size_of(b)) * TRAVERSAL)
+def both_traversal_cost(a: Value, b: Value) -> int:
+    return math.ceil((size_of(a) + size_of(b)) * TRAVERSAL_COST)
 
 
-def product(a: Value, b: Value) -> int:
-    return math.ceil(size_of(a) * TRAVERSAL) * math.ceil(size_of(b) * TRAVERSAL)
+def product_cost(a: Value, b: Value) -> int:
+    return math.ceil(size_of(a) * TRAVERSAL_COST) * math.ceil(size_of(b) * TRAVERSAL_COST)
 
 
-def regex(text: Value, pattern: Value, *_: Value) -> int:
-    return math.ceil((1 + size_of(text)) * TRAVERSAL) * math.ceil(size_of(pattern) * _REGEX)
+def regex_search_cost(text: Value, pattern: Value, *_: Value) -> int:
+    return math.ceil((1 + size_of(text)) * TRAVERSAL_COST) * math.ceil(size_of(pattern) * _REGEX_COST)
 
 
-def regex_of(size: int) -> Cost:
-    return lambda text: math.ceil((1 + size_of(text)) * TRAVERSAL) * math.ceil(size * _REGEX)
+def fixed_regex_cost(size: int) -> CostFunc:
+    return lambda text: math.ceil((1 + size_of(text)) * TRAVERSAL_COST) * math.ceil(size * _REGEX_COST)
 
 
-def through(value: Value, *_: Value) -> int:
+def tree_cost(value: Value, *_: Value) -> int:
     """Cost of traversing a whole tree of values."""
     if value.__class__ is str or value.__class__ is bytes:
-        return int(len(value) * TRAVERSAL)
+        return int(len(value) * TRAVERSAL_COST)
     if isinstance(value, list):
-        return sum(map(through, value))
+        return sum(map(tree_cost, value))
     if isinstance(value, dict):
-        return sum(through(key) + through(inner) for key, inner in value.items())
+        return sum(tree_cost(key) + tree_cost(inner) for key, inner in value.items())
     return 1

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from shoal.objects.cel.errors import CompileError
-from shoal.objects.cel.escaping import KEYWORDS
-from shoal.objects.cel.lexer import Token, number, tokens
-from shoal.objects.cel.macros import expanded
-from shoal.objects.cel.syntax import (
-    Call,
-    Choice,
-    Ident,
-    ListLiteral,
-    Literal,
-    Logic,
-    MapLiteral,
-    Node,
-    Select,
-    Struct,
-    qualified,
+from shoal.objects.cel.ast import (
+    CallExpr,
+    ConditionalExpr,
+    ExprNode,
+    IdentExpr,
+    ListExpr,
+    LiteralExpr,
+    LogicExpr,
+    MapExpr,
+    SelectExpr,
+    StructExpr,
+    qualified_name,
 )
+from shoal.objects.cel.errors import CELCompileError
+from shoal.objects.cel.escaping import KEYWORDS
+from shoal.objects.cel.lexer import CELToken, parse_number, tokenize
+from shoal.objects.cel.macros import expand_macro
 
 MAX_NESTING = 80
 MAX_DEPTH = 160
@@ -32,202 +32,206 @@ _OPERATORS: dict[str, tuple[int, str]] = {
     "*": (5, "_*_"), "/": (5, "_/_"), "%": (5, "_%_"),
 }  # fmt: skip
 """Precedence and function of each operator."""
-_LOGIC = 2
-_OPERAND = (
+_LOGIC_PRECEDENCE = 2
+_OPERAND_TOKENS = (
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
 )
 
 
-def parse(source: str) -> Node:
-    reader = _Reader(source)
-    node = reader.expression()
-    last = reader.tokens[min(reader.index + 1, len(reader.tokens) - 1)].kind == "end"
-    reader.expect("end", f"{'extraneous' if last else 'mismatched'} input '{reader.now.text}' expecting <EOF>")
-    if reader.problems:
-        raise CompileError(source, reader.problems)
+def parse(source: str) -> ExprNode:
+    parser = _ExprParser(source)
+    node = parser.parse_expression()
+    last = parser.tokens[min(parser.index + 1, len(parser.tokens) - 1)].kind == "end"
+    parser.expect("end", f"{'extraneous' if last else 'mismatched'} input '{parser.current.text}' expecting <EOF>")
+    if parser.errors:
+        raise CELCompileError(source, parser.errors)
     return node
 
 
-class _Reader:
+class _ExprParser:
     def __init__(self, source: str) -> None:
         self.source = source
-        self.problems: list[tuple[int, str]] = []
-        self.tokens = tokens(source, self.problems)
+        self.errors: list[tuple[int, str]] = []
+        self.tokens = tokenize(source, self.errors)
         self.index = 0
         self.nesting = 0
-        self.now: Token = self.tokens[0]
+        self.current: CELToken = self.tokens[0]
 
-    def take(self) -> Token:
-        token = self.now
+    def advance(self) -> CELToken:
+        token = self.current
         self.index = min(self.index + 1, len(self.tokens) - 1)
-        self.now = self.tokens[self.index]
+        self.current = self.tokens[self.index]
         return token
 
-    def accept(self, kind: str) -> Token | None:
-        return self.take() if self.now.kind == kind else None
+    def accept(self, kind: str) -> CELToken | None:
+        return self.advance() if self.current.kind == kind else None
 
-    def fail(self, at: int, message: str) -> CompileError:
-        return CompileError(self.source, [*self.problems, (at, message)])
+    def compile_error(self, at: int, message: str) -> CELCompileError:
+        return CELCompileError(self.source, [*self.errors, (at, message)])
 
-    def expect(self, kind: str, told: str = "") -> Token:
-        if self.now.kind != kind:
-            what = "missing '{0}' at '{1}'" if self.now.kind == "end" else "mismatched input '{1}' expecting '{0}'"
-            told = told or what.format(kind, self.now.text)
-            raise self.fail(self.now.at, f"Syntax error: {told}")
-        return self.take()
+    def expect(self, kind: str, message: str = "") -> CELToken:
+        if self.current.kind != kind:
+            what = "missing '{0}' at '{1}'" if self.current.kind == "end" else "mismatched input '{1}' expecting '{0}'"
+            message = message or what.format(kind, self.current.text)
+            raise self.compile_error(self.current.offset, f"Syntax error: {message}")
+        return self.advance()
 
-    def sized(self, node: Node, *children: Node) -> Node:
+    def check_depth(self, node: ExprNode, *children: ExprNode) -> ExprNode:
         """Sets the depth of a node with children. Raises if the tree gets deeper than Python can recurse."""
         node.depth = 1 + max((child.depth for child in children), default=0)
         if node.depth > MAX_DEPTH:
-            raise self.fail(node.at, f"expression recursion limit exceeded: {MAX_DEPTH}")
+            raise self.compile_error(node.offset, f"expression recursion limit exceeded: {MAX_DEPTH}")
         return node
 
-    def expression(self) -> Node:
+    def parse_expression(self) -> ExprNode:
         self.nesting += 1
         if self.nesting > MAX_NESTING:
-            raise self.fail(self.now.at, f"expression recursion limit exceeded: {MAX_NESTING}")
-        node = self.operators(1)
+            raise self.compile_error(self.current.offset, f"expression recursion limit exceeded: {MAX_NESTING}")
+        node = self.parse_binary(1)
         if question := self.accept("?"):
-            yes = self.operators(1)
+            yes = self.parse_binary(1)
             self.expect(":")
-            no = self.expression()
-            node = self.sized(Choice(question.at, node, yes, no), node, yes, no)
+            no = self.parse_expression()
+            node = self.check_depth(ConditionalExpr(question.offset, node, yes, no), node, yes, no)
         self.nesting -= 1
         return node
 
-    def operators(self, least: int) -> Node:
+    def parse_binary(self, min_precedence: int) -> ExprNode:
         """Parses operators of at least this precedence."""
-        left = self.unary()
-        while (known := _OPERATORS.get(self.now.kind)) is not None and known[0] >= least:
-            strength, function = known
-            token = self.take()
-            if strength <= _LOGIC:
-                left = self.logic(left, token, strength, function)
+        left = self.parse_unary()
+        while (operator := _OPERATORS.get(self.current.kind)) is not None and operator[0] >= min_precedence:
+            precedence, function = operator
+            token = self.advance()
+            if precedence <= _LOGIC_PRECEDENCE:
+                left = self.parse_logic(left, token, precedence, function)
             else:
-                right = self.operators(strength + 1)
-                left = self.sized(Call(token.at, function, None, [left, right]), left, right)
+                right = self.parse_binary(precedence + 1)
+                left = self.check_depth(CallExpr(token.offset, function, None, [left, right]), left, right)
         return left
 
-    def logic(self, first: Node, token: Token, strength: int, function: str) -> Node:
+    def parse_logic(self, first: ExprNode, token: CELToken, precedence: int, function: str) -> ExprNode:
         """Collects all terms of one `&&` or `||` chain into one node."""
-        terms = [first, self.operators(strength + 1)]
+        terms = [first, self.parse_binary(precedence + 1)]
         while self.accept(token.kind):
-            terms.append(self.operators(strength + 1))
-        return self.sized(Logic(token.at, function, terms), *terms)
+            terms.append(self.parse_binary(precedence + 1))
+        return self.check_depth(LogicExpr(token.offset, function, terms), *terms)
 
-    def unary(self) -> Node:
-        operator = self.now.kind
+    def parse_unary(self) -> ExprNode:
+        operator = self.current.kind
         if operator not in ("-", "!"):
-            return self.members(self.primary())
-        at, times = self.now.at, 0
-        while self.now.kind == operator:
-            last, times = self.take(), times + 1
-        if operator == "-" and self.signed():
-            token, times = self.take(), times - 1
-            operand = self.members(Literal(last.at, number(self.source, token, negative=True)))
+            return self.parse_members(self.parse_primary())
+        at, times = self.current.offset, 0
+        while self.current.kind == operator:
+            last, times = self.advance(), times + 1
+        if operator == "-" and self.is_signed_number():
+            token, times = self.advance(), times - 1
+            operand = self.parse_members(LiteralExpr(last.offset, parse_number(self.source, token, negative=True)))
         else:
-            operand = self.members(self.primary())
+            operand = self.parse_members(self.parse_primary())
         if times % 2 == 0:
             return operand
-        return self.sized(Call(at, "-_" if operator == "-" else "!_", None, [operand]), operand)
+        return self.check_depth(CallExpr(at, "-_" if operator == "-" else "!_", None, [operand]), operand)
 
-    def signed(self) -> bool:
+    def is_signed_number(self) -> bool:
         """True if the current token is a number that can be negative. Unsigned numbers cannot."""
-        return self.now.kind == "number" and self.now.text[-1] not in "uU"
+        return self.current.kind == "number" and self.current.text[-1] not in "uU"
 
-    def members(self, node: Node) -> Node:
+    def parse_members(self, node: ExprNode) -> ExprNode:
         while True:
             if dot := self.accept("."):
-                node = self.selected(node, dot)
+                node = self.parse_select(node, dot)
             elif bracket := self.accept("["):
                 optional = self.accept("?") is not None
-                index = self.expression()
+                index = self.parse_expression()
                 self.expect("]")
                 function = "_[?_]" if optional else "_[_]"
-                node = self.sized(Call(bracket.at, function, None, [node, index]), node, index)
-            elif self.now.kind == "{" and (name := qualified(node)) is not None:
-                node = self.struct(name)
+                node = self.check_depth(CallExpr(bracket.offset, function, None, [node, index]), node, index)
+            elif self.current.kind == "{" and (name := qualified_name(node)) is not None:
+                node = self.parse_struct(name)
             else:
                 return node
 
-    def selected(self, node: Node, dot: Token) -> Node:
+    def parse_select(self, node: ExprNode, dot: CELToken) -> ExprNode:
         optional = self.accept("?") is not None
-        name = self.expect("name", f"no viable alternative at input '.{self.now.text}'")
+        name = self.expect("name", f"no viable alternative at input '.{self.current.text}'")
         opening = None if optional else self.accept("(")
         if opening is None:
-            return self.sized(Select(dot.at, node, name.text, optional=optional), node)
-        return self.called(opening.at, name.text, node)
+            return self.check_depth(SelectExpr(dot.offset, node, name.text, optional=optional), node)
+        return self.parse_call(opening.offset, name.text, node)
 
-    def called(self, at: int, function: str, target: Node | None) -> Node:
-        args = [arg for arg, _ in self.listed(")")]
+    def parse_call(self, at: int, function: str, target: ExprNode | None) -> ExprNode:
+        args = [arg for arg, _ in self.parse_list(")")]
         children = args if target is None else [target, *args]
-        node = expanded(self.source, at, function, target, args)
-        return self.sized(node or Call(at, function, target, args), *children)
+        node = expand_macro(self.source, at, function, target, args)
+        return self.check_depth(node or CallExpr(at, function, target, args), *children)
 
-    def listed(self, closing: str) -> list[tuple[Node, bool]]:
-        found: list[tuple[Node, bool]] = []
+    def parse_list(self, closing: str) -> list[tuple[ExprNode, bool]]:
+        items: list[tuple[ExprNode, bool]] = []
         while not self.accept(closing):
             optional = closing == "]" and self.accept("?") is not None
-            found.append((self.expression(), optional))
+            items.append((self.parse_expression(), optional))
             if not self.accept(","):
-                self.expect(closing, f"mismatched input '{self.now.text}' expecting {{'{closing}', ','}}")
+                self.expect(closing, f"mismatched input '{self.current.text}' expecting {{'{closing}', ','}}")
                 break
-            if closing == ")" and self.now.kind == ")":
-                raise self.fail(self.now.at, f"Syntax error: mismatched input ')' expecting {_OPERAND}")
-        return found
+            if closing == ")" and self.current.kind == ")":
+                raise self.compile_error(
+                    self.current.offset, f"Syntax error: mismatched input ')' expecting {_OPERAND_TOKENS}"
+                )
+        return items
 
-    def struct(self, name: str) -> Node:
+    def parse_struct(self, name: str) -> ExprNode:
         opening = self.expect("{")
-        fields: list[tuple[int, str, Node, bool]] = []
+        fields: list[tuple[int, str, ExprNode, bool]] = []
         while not self.accept("}"):
             optional = self.accept("?") is not None
             field = self.expect("name").text
-            at = self.expect(":").at
-            fields.append((at, field, self.expression(), optional))
+            at = self.expect(":").offset
+            fields.append((at, field, self.parse_expression(), optional))
             if not self.accept(","):
                 self.expect("}")
                 break
-        return self.sized(Struct(opening.at, name, fields), *(value for _, _, value, _ in fields))
+        return self.check_depth(StructExpr(opening.offset, name, fields), *(value for _, _, value, _ in fields))
 
-    def primary(self) -> Node:
-        token = self.take()
+    def parse_primary(self) -> ExprNode:
+        token = self.advance()
         if token.kind == "literal":
-            return Literal(token.at, token.value)
+            return LiteralExpr(token.offset, token.value)
         if token.kind == "number":
-            return Literal(token.at, number(self.source, token, negative=False))
-        if token.kind == "-" and self.signed():
-            return Literal(token.at, number(self.source, self.take(), negative=True))
+            return LiteralExpr(token.offset, parse_number(self.source, token, negative=False))
+        if token.kind == "-" and self.is_signed_number():
+            return LiteralExpr(token.offset, parse_number(self.source, self.advance(), negative=True))
         if token.kind == ".":
-            token = self.expect("name", f"no viable alternative at input '.{self.now.text}'")
+            token = self.expect("name", f"no viable alternative at input '.{self.current.text}'")
         if token.kind == "name":
-            return self.named(token)
+            return self.parse_identifier(token)
         if token.kind == "(":
-            node = self.expression()
+            node = self.parse_expression()
             self.expect(")")
             return node
         if token.kind == "[":
-            items = self.listed("]")
-            return self.sized(ListLiteral(token.at, items), *(item for item, _ in items))
+            items = self.parse_list("]")
+            return self.check_depth(ListExpr(token.offset, items), *(item for item, _ in items))
         if token.kind == "{":
-            return self.map(token.at)
-        raise self.fail(token.at, f"Syntax error: mismatched input '{token.text}' expecting {_OPERAND}")
+            return self.parse_map(token.offset)
+        raise self.compile_error(
+            token.offset, f"Syntax error: mismatched input '{token.text}' expecting {_OPERAND_TOKENS}"
+        )
 
-    def named(self, token: Token) -> Node:
+    def parse_identifier(self, token: CELToken) -> ExprNode:
         if opening := self.accept("("):
-            return self.called(opening.at, token.text, None)
+            return self.parse_call(opening.offset, token.text, None)
         if token.text in KEYWORDS:
-            raise self.fail(token.at, f"reserved identifier: {token.text}")
-        return Ident(token.at, token.text)
+            raise self.compile_error(token.offset, f"reserved identifier: {token.text}")
+        return IdentExpr(token.offset, token.text)
 
-    def map(self, at: int) -> Node:
-        entries: list[tuple[Node, Node, bool]] = []
+    def parse_map(self, at: int) -> ExprNode:
+        entries: list[tuple[ExprNode, ExprNode, bool]] = []
         while not self.accept("}"):
             optional = self.accept("?") is not None
-            key = self.expression()
+            key = self.parse_expression()
             self.expect(":")
-            entries.append((key, self.expression(), optional))
+            entries.append((key, self.parse_expression(), optional))
             if not self.accept(","):
                 self.expect("}")
                 break
-        return self.sized(MapLiteral(at, entries), *(part for entry in entries for part in entry[:2]))
+        return self.check_depth(MapExpr(at, entries), *(part for entry in entries for part in entry[:2]))

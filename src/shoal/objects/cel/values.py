@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from shoal.objects.cel.errors import CelError
+from shoal.objects.cel.errors import CELError
 
 Value = Any
 
@@ -51,7 +51,7 @@ class TypeValue:
         return hash(self.name)
 
 
-class Optional:
+class OptionalValue:
     """`optional.of(x)`. The one without a value is `OPTIONAL_NONE`."""
 
     __slots__ = ("present", "value")
@@ -61,7 +61,7 @@ class Optional:
         self.present = present
 
 
-NONE: Final = Optional(None, False)
+OPTIONAL_NONE: Final = OptionalValue(None, False)
 
 
 class SetList(list[Value]):
@@ -74,7 +74,7 @@ class MapList(list[Value]):
     keys: tuple[str, ...] = ()
 
 
-class Opaque:
+class OpaqueValue:
     """A value of a library type: an IP, a quantity. `kind` names the type. Two are equal if their `core` is."""
 
     __slots__ = ("core", "kind", "size")
@@ -85,7 +85,7 @@ class Opaque:
         self.size = size
 
 
-class Made:
+class StructValue:
     """A struct value constructed by an expression. `kind` is the type name."""
 
     __slots__ = ("fields", "kind")
@@ -95,30 +95,30 @@ class Made:
         self.fields = fields
 
 
-class Lazy:
+class LazyVariables:
     """Named values computed on first read. A failed computation fails on every read."""
 
-    __slots__ = ("_compute", "_known")
+    __slots__ = ("_cache", "_compute")
     kind = "kubernetes.variables"
 
     def __init__(self, compute: Callable[[str], Value]) -> None:
         self._compute = compute
-        self._known: dict[str, Value | CelError] = {}
+        self._cache: dict[str, Value | CELError] = {}
 
     def read(self, name: str) -> Value:
-        if name not in self._known:
+        if name not in self._cache:
             try:
-                self._known[name] = self._compute(name)
-            except CelError as error:
-                self._known[name] = error
-        found = self._known[name]
-        if found.__class__ is CelError:
-            raise found
-        return found
+                self._cache[name] = self._compute(name)
+            except CELError as error:
+                self._cache[name] = error
+        value = self._cache[name]
+        if value.__class__ is CELError:
+            raise value
+        return value
 
 
 _NUMBERS = (int, float, UInt)
-_KINDS: dict[type, str] = {
+_KIND_NAMES: dict[type, str] = {
     int: "int",
     UInt: "uint",
     float: "double",
@@ -133,13 +133,13 @@ _KINDS: dict[type, str] = {
     Timestamp: "google.protobuf.Timestamp",
     Duration: "google.protobuf.Duration",
     TypeValue: "type",
-    Optional: "optional_type",
+    OptionalValue: "optional_type",
 }
 
 
 def kind_of(value: Value) -> str:
     """Returns the name of the run-time type."""
-    kind = _KINDS.get(value.__class__)
+    kind = _KIND_NAMES.get(value.__class__)
     return kind if kind is not None else str(value.kind)
 
 
@@ -148,9 +148,9 @@ def size_of(value: Value) -> int:
     kind = value.__class__
     if kind is str or kind is dict or isinstance(value, (list, bytes)):
         return len(value)
-    if kind is Optional and value.present:
+    if kind is OptionalValue and value.present:
         return size_of(value.value)
-    return value.size if kind is Opaque else 1
+    return value.size if kind is OpaqueValue else 1
 
 
 def equal(a: Value, b: Value) -> bool:
@@ -158,11 +158,11 @@ def equal(a: Value, b: Value) -> bool:
     if kind is other:
         if kind is dict:
             return _equal_maps(a, b)
-        if kind is Optional:
+        if kind is OptionalValue:
             return a.present == b.present and (not a.present or equal(a.value, b.value))
-        if kind is Opaque:
+        if kind is OpaqueValue:
             return bool(a.kind == b.kind and a.core == b.core)
-        if kind is Made:
+        if kind is StructValue:
             return a.kind == b.kind and _equal_maps(a.fields, b.fields)
         if not isinstance(a, list):
             return bool(a == b)
@@ -181,44 +181,44 @@ def _equal_lists(a: list[Value], b: list[Value]) -> bool:
     if len(a) != len(b):
         return False
     if isinstance(a, SetList):
-        if (texts := _texts(a)) is not None and (others := _texts(b)) is not None:
+        if (texts := _string_set(a)) is not None and (others := _string_set(b)) is not None:
             return texts == others
         return all(contains(b, item) for item in a) and all(contains(a, item) for item in b)
     if isinstance(a, MapList):
-        known = {identity(item, a.keys): item for item in a}
-        return all(equal(known.get(identity(item, a.keys), NONE), item) for item in b)
+        known = {map_list_key(item, a.keys): item for item in a}
+        return all(equal(known.get(map_list_key(item, a.keys), OPTIONAL_NONE), item) for item in b)
     return all(map(equal, a, b))
 
 
-def _texts(items: list[Value]) -> frozenset[str] | None:
+def _string_set(items: list[Value]) -> frozenset[str] | None:
     """Returns the items as a set if all are strings. Sets usually hold strings and may be long."""
     return frozenset(items) if all(item.__class__ is str for item in items) else None
 
 
-def contains(items: list[Value], wanted: Value) -> bool:
-    if wanted.__class__ is str:
-        return wanted in items
-    return any(equal(item, wanted) for item in items)
+def contains(items: list[Value], item_sought: Value) -> bool:
+    if item_sought.__class__ is str:
+        return item_sought in items
+    return any(equal(item, item_sought) for item in items)
 
 
-def identity(item: Value, keys: tuple[str, ...]) -> tuple[Value, ...]:
+def map_list_key(item: Value, keys: tuple[str, ...]) -> tuple[Value, ...]:
     """Returns the key of a map list's item."""
     return tuple((kind_of(item.get(key)), repr(item.get(key))) for key in keys)
 
 
-def added(a: list[Value], b: list[Value]) -> list[Value]:
+def concat_lists(a: list[Value], b: list[Value]) -> list[Value]:
     """`a + b` of lists, with the meaning of their list type."""
     if isinstance(a, SetList):
-        if (known := _texts(a)) is not None and _texts(b) is not None:
-            return SetList([*a, *(text for text in dict.fromkeys(b) if text not in known)])
+        if (known_strings := _string_set(a)) is not None and _string_set(b) is not None:
+            return SetList([*a, *(text for text in dict.fromkeys(b) if text not in known_strings)])
         joined = SetList(a)
         for item in b:
             if not contains(joined, item):
                 joined.append(item)
         return joined
     if isinstance(a, MapList):
-        new = {identity(item, a.keys): item for item in b}
-        merged = MapList([new.pop(identity(item, a.keys), item) for item in a] + [*new.values()])
+        new = {map_list_key(item, a.keys): item for item in b}
+        merged = MapList([new.pop(map_list_key(item, a.keys), item) for item in a] + [*new.values()])
         merged.keys = a.keys
         return merged
     return [*a, *b]

@@ -12,21 +12,21 @@ import unicodedata
 from collections.abc import Callable
 from datetime import date as calendar_date
 
-Check = Callable[[str], bool]
+FormatCheck = Callable[[str], bool]
 
 
-def _matching(pattern: str, flags: int = re.ASCII) -> Check:
-    found = re.compile(pattern, flags).fullmatch
-    return lambda text: found(text) is not None
+def _full_matcher(pattern: str, flags: int = re.ASCII) -> FormatCheck:
+    fullmatch = re.compile(pattern, flags).fullmatch
+    return lambda text: fullmatch(text) is not None
 
 
 _HEX4 = "[0-9a-f]{4}"
-_uuid = _matching(f"[0-9a-f]{{8}}-?{_HEX4}-?{_HEX4}-?{_HEX4}-?[0-9a-f]{{12}}", re.ASCII | re.IGNORECASE)
-_uuid3 = _matching(f"[0-9a-f]{{8}}-?{_HEX4}-?3[0-9a-f]{{3}}-?{_HEX4}-?[0-9a-f]{{12}}", re.ASCII | re.IGNORECASE)
+_uuid = _full_matcher(f"[0-9a-f]{{8}}-?{_HEX4}-?{_HEX4}-?{_HEX4}-?[0-9a-f]{{12}}", re.ASCII | re.IGNORECASE)
+_uuid3 = _full_matcher(f"[0-9a-f]{{8}}-?{_HEX4}-?3[0-9a-f]{{3}}-?{_HEX4}-?[0-9a-f]{{12}}", re.ASCII | re.IGNORECASE)
 
 
-def _uuid_of(version: int) -> Check:
-    return _matching(
+def _uuid_version(version: int) -> FormatCheck:
+    return _full_matcher(
         f"[0-9a-f]{{8}}-?{_HEX4}-?{version}[0-9a-f]{{3}}-?[89ab][0-9a-f]{{3}}-?[0-9a-f]{{12}}",
         re.ASCII | re.IGNORECASE,
     )
@@ -78,10 +78,10 @@ _host = re.compile(
 def is_hostname(text: str) -> bool:
     if len(text.encode()) > 255 or any(len(part.encode()) > 63 for part in text.split(".")):
         return False
-    return _host("".join(map(_plain, text))) is not None
+    return _host("".join(map(_ascii_equivalent, text))) is not None
 
 
-def _plain(char: str) -> str:
+def _ascii_equivalent(char: str) -> str:
     """Letters and symbols of any script are accepted: a letter where letters are allowed, a symbol where digits are."""
     if char.isascii() and (char.isalnum() or char in "-."):
         return char
@@ -140,19 +140,19 @@ def is_cidr(text: str) -> bool:
     return is_ipv4(address) and int(bits) <= 32
 
 
-_mac_pairs = _matching(
+_mac_pairs = _full_matcher(
     r"[0-9a-fA-F]{2}(?:(:[0-9a-fA-F]{2}){5}|(:[0-9a-fA-F]{2}){7}|(:[0-9a-fA-F]{2}){19}"
     r"|(-[0-9a-fA-F]{2}){5}|(-[0-9a-fA-F]{2}){7}|(-[0-9a-fA-F]{2}){19})"
 )
-_mac_quads = _matching(r"[0-9a-fA-F]{4}(?:(\.[0-9a-fA-F]{4}){2}|(\.[0-9a-fA-F]{4}){3}|(\.[0-9a-fA-F]{4}){9})")
+_mac_quads = _full_matcher(r"[0-9a-fA-F]{4}(?:(\.[0-9a-fA-F]{4}){2}|(\.[0-9a-fA-F]{4}){3}|(\.[0-9a-fA-F]{4}){9})")
 
 
 def is_mac(text: str) -> bool:
     return _mac_pairs(text) or _mac_quads(text)
 
 
-_isbn10 = _matching("[0-9]{9}X|[0-9]{10}")
-_isbn13 = _matching("[0-9]{13}")
+_isbn10 = _full_matcher("[0-9]{9}X|[0-9]{10}")
+_isbn13 = _full_matcher("[0-9]{13}")
 
 
 def is_isbn10(text: str) -> bool:
@@ -168,7 +168,7 @@ def is_isbn13(text: str) -> bool:
     return _isbn13(code) and sum(int(char) * (1, 3)[place % 2] for place, char in enumerate(code)) % 10 == 0
 
 
-_card = _matching(
+_card = _full_matcher(
     r"4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}"
     r"|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35\d{3})\d{11}"
 )
@@ -182,15 +182,15 @@ def is_credit_card(text: str) -> bool:
     return (sum(doubled) + sum(int(digit) for digit in digits[-1::-2])) % 10 == 0
 
 
-_base64 = _matching(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})")
-_ssn = _matching(r"\d{3}[- ]?\d{2}[- ]?\d{4}")
+_base64 = _full_matcher(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})")
+_ssn = _full_matcher(r"\d{3}[- ]?\d{2}[- ]?\d{4}")
 _CHANNEL = r"\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*"
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_label = _matching(_LABEL)
-_subdomain = _matching(rf"{_LABEL}(\.{_LABEL})*")
+_label = _full_matcher(_LABEL)
+_subdomain = _full_matcher(rf"{_LABEL}(\.{_LABEL})*")
 
-FORMATS: dict[str, Check] = {
-    "bsonobjectid": _matching("[0-9a-fA-F]{24}"),
+FORMATS: dict[str, FormatCheck] = {
+    "bsonobjectid": _full_matcher("[0-9a-fA-F]{24}"),
     "byte": _base64,
     "cidr": is_cidr,
     "creditcard": is_credit_card,
@@ -198,7 +198,7 @@ FORMATS: dict[str, Check] = {
     "datetime": is_date_time,
     "duration": is_duration,
     "email": is_email,
-    "hexcolor": _matching("#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
+    "hexcolor": _full_matcher("#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
     "hostname": is_hostname,
     "ipv4": is_ipv4,
     "ipv6": is_ipv6,
@@ -209,22 +209,22 @@ FORMATS: dict[str, Check] = {
     "k8sshortname": lambda text: len(text) <= 63 and _label(text),
     "mac": is_mac,
     "password": lambda _: True,
-    "rgbcolor": _matching(rf"rgb\({_CHANNEL},{_CHANNEL},{_CHANNEL}\)"),
+    "rgbcolor": _full_matcher(rf"rgb\({_CHANNEL},{_CHANNEL},{_CHANNEL}\)"),
     "ssn": lambda text: len(text) == 11 and _ssn(text),
     "uri": is_uri,
     "uuid": _uuid,
     "uuid3": _uuid3,
-    "uuid4": _uuid_of(4),
-    "uuid5": _uuid_of(5),
+    "uuid4": _uuid_version(4),
+    "uuid5": _uuid_version(5),
 }
 _NUMERIC = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
 
-def format_check(name: str) -> Check | None:
+def format_check(name: str) -> FormatCheck | None:
     return FORMATS.get(name.replace("-", ""))
 
 
-def recognized(name: str, type_name: str) -> bool:
+def is_recognized(name: str, type_name: str) -> bool:
     """True if a schema of that type may name this format and have it checked."""
     if type_name in ("", "string"):
         return format_check(name) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.objects.errors import show
+from shoal.objects.errors import format_value
 from shoal.objects.schema.numbers import go_value
 
 _TYPES: dict[type, str] = {
@@ -19,6 +19,6 @@ def json_type(value: Any) -> str:
     return _TYPES[value.__class__]
 
 
-def bounded(value: Any, quoted: bool = False) -> str:
+def format_in_message(value: Any, quoted: bool = False) -> str:
     """Formats a value inside a message."""
-    return value if isinstance(value, str) and not quoted else show(go_value(value))
+    return value if isinstance(value, str) and not quoted else format_value(go_value(value))

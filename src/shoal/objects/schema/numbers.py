@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-_MAX_SAFE = 2**53 - 1
+_MAX_SAFE_INTEGER = 2**53 - 1
 _TOLERANCE = 1e-9
 
 
 def is_json_integer(value: float) -> bool:
     """True if a float counts as an integer: 1.0 does, and so does a value slightly off by rounding."""
-    if not math.isfinite(value) or abs(value) > _MAX_SAFE:
+    if not math.isfinite(value) or abs(value) > _MAX_SAFE_INTEGER:
         return False
     whole = math.trunc(value)
     if value == whole:

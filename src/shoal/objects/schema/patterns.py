@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import jsonschema_rs
 
-LINEAR = jsonschema_rs.RegexOptions(size_limit=10 * 1024 * 1024)
+REGEX_OPTIONS = jsonschema_rs.RegexOptions(size_limit=10 * 1024 * 1024)
 
 _POSIX = {
     "[:alnum:]": "0-9A-Za-z",
@@ -31,7 +31,7 @@ _POSIX = {
 }
 
 
-def rewritten(pattern: str) -> str:
+def to_engine_pattern(pattern: str) -> str:
     """Returns the pattern in the engine's syntax."""
     if "[:" in pattern:
         for name, members in _POSIX.items():
@@ -42,18 +42,20 @@ def rewritten(pattern: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def _compiled(pattern: str) -> jsonschema_rs.Draft202012Validator | None:
+def _compile_pattern(pattern: str) -> jsonschema_rs.Draft202012Validator | None:
     try:
-        return jsonschema_rs.Draft202012Validator({"pattern": rewritten(pattern)}, pattern_options=LINEAR)
+        return jsonschema_rs.Draft202012Validator(
+            {"pattern": to_engine_pattern(pattern)}, pattern_options=REGEX_OPTIONS
+        )
     except (jsonschema_rs.ValidationError, ValueError):
         return None
 
 
-def is_pattern(pattern: str) -> bool:
-    return _compiled(pattern) is not None
+def is_valid_pattern(pattern: str) -> bool:
+    return _compile_pattern(pattern) is not None
 
 
 def matches(pattern: str, text: str) -> bool:
     """True if the pattern is found in the text. A pattern that does not compile matches nothing."""
-    engine = _compiled(pattern)
+    engine = _compile_pattern(pattern)
     return engine is not None and engine.is_valid(text)

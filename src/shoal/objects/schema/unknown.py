@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from shoal.objects.schema.prune import Dropped
+from shoal.objects.schema.prune import DroppedFields
 from shoal.objects.schema.structural import Json
 
 
-def unknown_fields(root: dict[str, Json], dropped: Dropped) -> list[str]:
+def unknown_field_errors(root: dict[str, Json], dropped: DroppedFields) -> list[str]:
     """Returns one message per field that was dropped from `root`, sorted by path."""
     holders = {id(holder) for holder, _ in dropped}
     paths: dict[int, str] = {}

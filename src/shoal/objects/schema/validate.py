@@ -8,69 +8,76 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.objects.errors import Cause, invalid_value, not_supported, required, too_long, too_many, type_invalid
-from shoal.objects.schema.fast import INT64_MAX, INT64_MIN, fits, number_range, string_format, types_of
-from shoal.objects.schema.formats import recognized
-from shoal.objects.schema.messages import bounded, json_type
+from shoal.objects.errors import Cause, invalid_value, not_supported, required_value, too_long, too_many, type_invalid
+from shoal.objects.schema.formats import is_recognized
+from shoal.objects.schema.jsonschema_pass import (
+    INT64_MAX,
+    INT64_MIN,
+    fits_range,
+    number_range,
+    string_format_check,
+    types_of,
+)
+from shoal.objects.schema.messages import format_in_message, json_type
 from shoal.objects.schema.numbers import go_value, is_json_integer, is_multiple
 from shoal.objects.schema.patterns import matches
-from shoal.objects.schema.structural import Definitions, Json, JsonSchema, reference
+from shoal.objects.schema.structural import Json, JsonSchema, SchemaDefinitions, reference_of
 
 MAX_CAUSES = 500
 """Maximum causes in a response: a large invalid object must not become a larger response."""
 
 NO_OLD: Any = object()
 _TYPE_META = ("apiVersion", "kind")
-Found = tuple[list[Cause], int]
+ValidationResult = tuple[list[Cause], int]
 """The causes, and the number of successful checks: of several alternatives the closest one is reported."""
 
 
-class Walk:
+class SchemaValidator:
     """One validation. `prefix` is the position of the value in the object, if it is not the root."""
 
-    def __init__(self, definitions: Definitions | None, prefix: str = "") -> None:
+    def __init__(self, definitions: SchemaDefinitions | None, prefix: str = "") -> None:
         self._definitions = definitions
         self._prefix = prefix
 
-    def causes(self, schema: JsonSchema, value: Json, old: Json = NO_OLD) -> list[Cause]:
-        found, _ = self._ratcheted(schema, value, "", old)
-        return list(dict.fromkeys(found))[:MAX_CAUSES]
+    def validate(self, schema: JsonSchema, value: Json, old: Json = NO_OLD) -> list[Cause]:
+        causes, _ = self._check_ratcheting(schema, value, "", old)
+        return list(dict.fromkeys(causes))[:MAX_CAUSES]
 
-    def _at(self, path: str) -> str:
+    def _field_path(self, path: str) -> str:
         path = path.removeprefix(".")
         if not path:
             return self._prefix or "<nil>"
         return f"{self._prefix}.{path}" if self._prefix else path
 
-    def _plain(self, message: str) -> Cause:
+    def _cause_without_value(self, message: str) -> Cause:
         """Returns a cause that upstream reports without path and value."""
         return invalid_value(self._prefix or "<nil>", "", message)
 
-    def _ratcheted(self, schema: JsonSchema, value: Json, path: str, old: Json) -> Found:
-        found = self._check(schema, value, path, old)
-        if found[0] and old is not NO_OLD and same(value, old):
-            return [], found[1]
-        return found
+    def _check_ratcheting(self, schema: JsonSchema, value: Json, path: str, old: Json) -> ValidationResult:
+        result = self._check(schema, value, path, old)
+        if result[0] and old is not NO_OLD and json_equal(value, old):
+            return [], result[1]
+        return result
 
-    def _check(self, schema: JsonSchema, value: Json, path: str, old: Json = NO_OLD) -> Found:
+    def _check(self, schema: JsonSchema, value: Json, path: str, old: Json = NO_OLD) -> ValidationResult:
         if self._definitions is not None:
-            while ref := reference(schema):
+            while ref := reference_of(schema):
                 schema = self._definitions.schema(ref)
         types = types_of(schema)
-        causes = self._type(schema, types, value, path)
+        causes = self._check_type(schema, types, value, path)
         passed = 0 if causes else 1
         if value is None:
-            return causes + self._enum(schema, value, path), passed
+            return causes + self._check_enum(schema, value, path), passed
         passed = passed + 1 if types or schema.get("format") else 0
-        for part in (self._junctors(schema, value, path), self._value(schema, types, value, path, old)):
+        for part in (self._check_junctors(schema, value, path), self._check_value(schema, types, value, path, old)):
             causes += part[0]
             passed += part[1]
         return causes, passed + 1
 
-    def _type(self, schema: JsonSchema, types: tuple[str, ...], value: Json, path: str) -> list[Cause]:
+    def _check_type(self, schema: JsonSchema, types: tuple[str, ...], value: Json, path: str) -> list[Cause]:
         kind, form = json_type(value), schema.get("format") or ""
         if not types:
-            if kind in ("string", "array", "null") or not recognized(form, ""):
+            if kind in ("string", "array", "null") or not is_recognized(form, ""):
                 return []
         elif kind in types or (kind == "null" and schema.get("nullable")):
             return []
@@ -79,35 +86,37 @@ class Walk:
         if kind == "integer" and "number" in types:
             return []
         expected, actual = ",".join(types), kind
-        if kind not in ("string", "array", "null") and recognized(form, types[0] if types else ""):
+        if kind not in ("string", "array", "null") and is_recognized(form, types[0] if types else ""):
             expected, actual = form, {"integer": "int64", "number": "float64"}.get(kind, "")
-        return [type_invalid(self._at(path), actual, f'{path} in body must be of type {expected}: "{actual}"')]
+        return [type_invalid(self._field_path(path), actual, f'{path} in body must be of type {expected}: "{actual}"')]
 
-    def _value(self, schema: JsonSchema, types: tuple[str, ...], value: Json, path: str, old: Json) -> Found:
+    def _check_value(
+        self, schema: JsonSchema, types: tuple[str, ...], value: Json, path: str, old: Json
+    ) -> ValidationResult:
         kind = value.__class__
         if kind is str:
-            causes, passed = self._string(schema, types, value, path)
+            causes, passed = self._check_string(schema, types, value, path)
         elif kind is int or kind is float:
-            causes, passed = self._number(schema, types, value, path), 2
+            causes, passed = self._check_number(schema, types, value, path), 2
         elif kind is list:
-            causes, passed = self._list(schema, value, path, old)
+            causes, passed = self._check_list(schema, value, path, old)
         else:
             causes, passed = [], 0
-        causes += self._enum(schema, value, path)
+        causes += self._check_enum(schema, value, path)
         passed += 1
         if kind is dict:
-            inner, deep = self._object(schema, value, path, old)
+            inner, deep = self._check_object(schema, value, path, old)
             causes, passed = causes + inner, passed + deep + 1
         return causes, passed
 
-    def _enum(self, schema: JsonSchema, value: Json, path: str) -> list[Cause]:
+    def _check_enum(self, schema: JsonSchema, value: Json, path: str) -> list[Cause]:
         allowed = schema.get("enum")
-        if not allowed or (value is not None and any(same_number(value, choice) for choice in allowed)):
+        if not allowed or (value is not None and any(json_equal_numeric(value, choice) for choice in allowed)):
             return []
-        return [not_supported(self._at(path), go_value(value), map(bounded, allowed))]
+        return [not_supported(self._field_path(path), go_value(value), map(format_in_message, allowed))]
 
-    def _string(self, schema: JsonSchema, types: tuple[str, ...], value: str, path: str) -> Found:
-        causes, where = [], self._at(path)
+    def _check_string(self, schema: JsonSchema, types: tuple[str, ...], value: str, path: str) -> ValidationResult:
+        causes, where = [], self._field_path(path)
         longest, shortest, pattern = schema.get("maxLength"), schema.get("minLength"), schema.get("pattern")
         if longest is not None and len(value) > longest:
             causes.append(too_long(where, longest))
@@ -115,48 +124,52 @@ class Walk:
             causes.append(invalid_value(where, value, f"{path} in body should be at least {shortest} chars long"))
         elif pattern and not matches(pattern, value):
             causes.append(invalid_value(where, value, f"{path} in body should match '{pattern}'"))
-        check = string_format(schema, types, self._definitions is not None)
+        check = string_format_check(schema, types, self._definitions is not None)
         if check is None:
             return causes, 1
         if not check(value):
-            message = f"{path} in body must be of type {schema['format']}: {bounded(value, quoted=True)}"
+            message = f"{path} in body must be of type {schema['format']}: {format_in_message(value, quoted=True)}"
             causes.append(type_invalid(where, value, message))
         return causes, 2
 
-    def _number(self, schema: JsonSchema, types: tuple[str, ...], value: float, path: str) -> list[Cause]:
-        where, shown, causes = self._at(path), go_value(value), []
+    def _check_number(self, schema: JsonSchema, types: tuple[str, ...], value: float, path: str) -> list[Cause]:
+        where, display_value, causes = self._field_path(path), go_value(value), []
         if value.__class__ is int and not INT64_MIN <= value <= INT64_MAX:
             value = float(value)
         span = number_range(schema, types)
-        if span is not None and not fits(value, types[0], span):
-            causes.append(self._plain(_out_of_type("Checked", schema, types, path)))
+        if span is not None and not fits_range(value, types[0], span):
+            causes.append(self._cause_without_value(_number_type_error("Checked", schema, types, path)))
         factor, highest, lowest = schema.get("multipleOf"), schema.get("maximum"), schema.get("minimum")
         for name, bound in (("MultipleOf", factor), ("Maximum boundary", highest), ("Minimum boundary", lowest)):
-            if bound is not None and span is not None and not fits(bound, types[0], span):
-                causes.append(self._plain(_out_of_type(name, schema, types, path)))
+            if bound is not None and span is not None and not fits_range(bound, types[0], span):
+                causes.append(self._cause_without_value(_number_type_error(name, schema, types, path)))
         if factor is not None and factor <= 0:
-            told = f"factor MultipleOf declared for {path} must be positive: {go_value(factor)}"
-            causes.append(invalid_value(where, go_value(factor), told))
+            message = f"factor MultipleOf declared for {path} must be positive: {go_value(factor)}"
+            causes.append(invalid_value(where, go_value(factor), message))
         elif factor is not None and not is_multiple(value, factor):
-            causes.append(invalid_value(where, shown, f"{path} in body should be a multiple of {go_value(factor)}"))
+            causes.append(
+                invalid_value(where, display_value, f"{path} in body should be a multiple of {go_value(factor)}")
+            )
         if lowest is not None and (value < lowest or (value == lowest and schema.get("exclusiveMinimum"))):
             than = "greater than" if schema.get("exclusiveMinimum") else "greater than or equal to"
-            causes.append(invalid_value(where, shown, f"{path} in body should be {than} {go_value(lowest)}"))
+            causes.append(invalid_value(where, display_value, f"{path} in body should be {than} {go_value(lowest)}"))
         if highest is not None and (value > highest or (value == highest and schema.get("exclusiveMaximum"))):
             than = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
-            causes.append(invalid_value(where, shown, f"{path} in body should be {than} {go_value(highest)}"))
+            causes.append(invalid_value(where, display_value, f"{path} in body should be {than} {go_value(highest)}"))
         return causes
 
-    def _list(self, schema: JsonSchema, values: list[Json], path: str, old: Json) -> Found:
+    def _check_list(self, schema: JsonSchema, values: list[Json], path: str, old: Json) -> ValidationResult:
         causes: list[Cause] = []
-        passed, where, size = 2, self._at(path), len(values)
+        passed, where, size = 2, self._field_path(path), len(values)
         item = schema.get("items")
         if isinstance(item, dict):
-            before = _by_key(schema, old)
+            find_old = _old_item_finder(schema, old)
             for index, value in enumerate(values):
-                found = self._ratcheted(item, value, f"{path}[{index}]", before(value) if before else NO_OLD)
-                causes += found[0]
-                passed += found[1]
+                result = self._check_ratcheting(
+                    item, value, f"{path}[{index}]", find_old(value) if find_old else NO_OLD
+                )
+                causes += result[0]
+                passed += result[1]
                 if len(causes) > MAX_CAUSES:
                     break
         fewest, most = schema.get("minItems"), schema.get("maxItems")
@@ -164,13 +177,13 @@ class Walk:
             causes.append(invalid_value(where, size, f"{path} in body should have at least {fewest} items"))
         if most is not None and size > most:
             causes.append(too_many(where, size, most))
-        if schema.get("uniqueItems") and any(same(a, b) for i, a in enumerate(values) for b in values[:i]):
+        if schema.get("uniqueItems") and any(json_equal(a, b) for i, a in enumerate(values) for b in values[:i]):
             causes.append(invalid_value(where, "", f"{path} in body shouldn't contain duplicates"))
         return causes, passed
 
-    def _object(self, schema: JsonSchema, obj: dict[str, Json], path: str, old: Json) -> Found:
+    def _check_object(self, schema: JsonSchema, obj: dict[str, Json], path: str, old: Json) -> ValidationResult:
         causes: list[Cause] = []
-        passed, where, size = 0, self._at(path), len(obj)
+        passed, where, size = 0, self._field_path(path), len(obj)
         fewest, most = schema.get("minProperties"), schema.get("maxProperties")
         if fewest is not None and size < fewest:
             causes.append(invalid_value(where, size, f"{path} in body should have at least {fewest} properties"))
@@ -184,12 +197,14 @@ class Walk:
                 causes.append(invalid_value(where, key, f"{path}.{key} in body is a forbidden property"))
             elif isinstance(inner, dict):
                 below = f"{path}.{key}" if path or key not in properties else key
-                found = self._ratcheted(inner, value, below, self._old_field(old, key, path))
-                causes += found[0]
-                passed += found[1]
+                result = self._check_ratcheting(inner, value, below, self._old_field(old, key, path))
+                causes += result[0]
+                passed += result[1]
                 if len(causes) > MAX_CAUSES:
                     break
-        causes += [required(self._at(f"{path}.{key}")) for key in schema.get("required") or () if key not in obj]
+        causes += [
+            required_value(self._field_path(f"{path}.{key}")) for key in schema.get("required") or () if key not in obj
+        ]
         return causes, passed
 
     def _old_field(self, old: Json, key: str, path: str) -> Json:
@@ -197,31 +212,33 @@ class Walk:
             return NO_OLD
         return old.get(key, NO_OLD)
 
-    def _junctors(self, schema: JsonSchema, value: Json, path: str) -> Found:
+    def _check_junctors(self, schema: JsonSchema, value: Json, path: str) -> ValidationResult:
         causes: list[Cause] = []
         passed = 2
-        for part in (self._any_of, self._one_of, self._all_of):
-            found = part(schema, value, path)
-            causes += found[0]
-            passed += found[1]
-        refused = schema.get("not")
-        if refused is not None and not self._check(refused, value, path)[0]:
-            causes.append(self._plain(f'"{path}" must not validate the schema (not)'))
+        for part in (self._check_any_of, self._check_one_of, self._check_all_of):
+            result = part(schema, value, path)
+            causes += result[0]
+            passed += result[1]
+        not_schema = schema.get("not")
+        if not_schema is not None and not self._check(not_schema, value, path)[0]:
+            causes.append(self._cause_without_value(f'"{path}" must not validate the schema (not)'))
         return causes, passed
 
-    def _any_of(self, schema: JsonSchema, value: Json, path: str) -> Found:
-        closest: Found | None = None
+    def _check_any_of(self, schema: JsonSchema, value: Json, path: str) -> ValidationResult:
+        closest: ValidationResult | None = None
         for sub in schema.get("anyOf") or ():
-            found = self._check(sub, value, path)
-            if not found[0]:
-                return found
-            if closest is None or found[1] > closest[1]:
-                closest = found
+            result = self._check(sub, value, path)
+            if not result[0]:
+                return result
+            if closest is None or result[1] > closest[1]:
+                closest = result
         if closest is None:
             return [], 0
-        return [self._plain(f'"{path}" must validate at least one schema (anyOf)'), *closest[0]], closest[1]
+        return [self._cause_without_value(f'"{path}" must validate at least one schema (anyOf)'), *closest[0]], closest[
+            1
+        ]
 
-    def _one_of(self, schema: JsonSchema, value: Json, path: str) -> Found:
+    def _check_one_of(self, schema: JsonSchema, value: Json, path: str) -> ValidationResult:
         if not schema.get("oneOf"):
             return [], 0
         results = [self._check(sub, value, path) for sub in schema["oneOf"]]
@@ -229,40 +246,40 @@ class Walk:
         if len(good) == 1:
             return good[0]
         count = f"Found {len(good)} valid alternatives" if good else "Found none valid"
-        problem = self._plain(f'"{path}" must validate one and only one schema (oneOf). {count}')
+        problem = self._cause_without_value(f'"{path}" must validate one and only one schema (oneOf). {count}')
         if good:
             return [problem], 0
         closest = max(results, key=lambda found: found[1])
         return [problem, *closest[0]], closest[1]
 
-    def _all_of(self, schema: JsonSchema, value: Json, path: str) -> Found:
+    def _check_all_of(self, schema: JsonSchema, value: Json, path: str) -> ValidationResult:
         results = [self._check(sub, value, path) for sub in schema.get("allOf") or ()]
         causes = [cause for found, _ in results for cause in found]
         if causes:
             none = "" if any(not found for found, _ in results) else ". None validated"
-            causes.append(self._plain(f'"{path}" must validate all the schemas (allOf){none}'))
+            causes.append(self._cause_without_value(f'"{path}" must validate all the schemas (allOf){none}'))
         return causes, sum(passed for _, passed in results)
 
 
-def same(a: Json, b: Json) -> bool:
+def json_equal(a: Json, b: Json) -> bool:
     """Deep equality of JSON: true is not 1, and 1 is not 1.0."""
     if a.__class__ is not b.__class__:
         return False
     if a.__class__ is dict:
-        return len(a) == len(b) and all(key in b and same(value, b[key]) for key, value in a.items())
+        return len(a) == len(b) and all(key in b and json_equal(value, b[key]) for key, value in a.items())
     if a.__class__ is list:
-        return len(a) == len(b) and all(map(same, a, b))
+        return len(a) == len(b) and all(map(json_equal, a, b))
     return bool(a == b)
 
 
-def same_number(a: Json, b: Json) -> bool:
+def json_equal_numeric(a: Json, b: Json) -> bool:
     """As `json_equal`, except that 1 and 1.0 are equal."""
     if {a.__class__, b.__class__} == {int, float}:
         return bool(a == b)
-    return same(a, b)
+    return json_equal(a, b)
 
 
-def _by_key(schema: JsonSchema, old: Json) -> Any:
+def _old_item_finder(schema: JsonSchema, old: Json) -> Any:
     """Finds the old item of a list of type map. Items of other lists cannot be correlated."""
     keys = schema.get("x-kubernetes-list-map-keys")
     if schema.get("x-kubernetes-list-type") != "map" or not keys or old.__class__ is not list:
@@ -271,11 +288,11 @@ def _by_key(schema: JsonSchema, old: Json) -> Any:
     def identity(item: Json) -> tuple[str, ...] | None:
         return tuple(repr(item.get(key)) for key in keys) if item.__class__ is dict else None
 
-    known = {identity(item): item for item in reversed(old)}
-    return lambda item: known.get(identity(item), NO_OLD)
+    old_items = {identity(item): item for item in reversed(old)}
+    return lambda item: old_items.get(identity(item), NO_OLD)
 
 
-def _out_of_type(what: str, schema: JsonSchema, types: tuple[str, ...], path: str) -> str:
+def _number_type_error(what: str, schema: JsonSchema, types: tuple[str, ...], path: str) -> str:
     name = schema.get("format")
     form = f"with format {name}" if name in ("int32", "int64", "float", "double") else "(default format)"
     return f"{what} value must be of type {types[0]} {form} in {path}"

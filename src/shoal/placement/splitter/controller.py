@@ -13,328 +13,349 @@ from dataclasses import replace
 from typing import Any
 
 from shoal.client.reflector import Key, Reflector
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
-from shoal.kinds import apiresource, logicalcluster, placement, workload
-from shoal.kinds.leaves import is_root
+from shoal.kinds.fleet import logicalcluster
+from shoal.kinds.workload import apiresource, placement, workloadcluster
+from shoal.kinds.workload.leaf import is_root
 from shoal.objects.errors import AlreadyExists, NotFound, StatusError
-from shoal.objects.ownership import controller_named, is_controlled_by
-from shoal.placement.policy import DEFAULT, Rule, rivals, selects_of
-from shoal.placement.sites import Site, site_of
-from shoal.placement.splitter.decide import Outlooks, looks_at_room, split_in
-from shoal.placement.splitter.events import about, placed
-from shoal.placement.splitter.kinds import DEFINITIONS, NotPlaceable, Placeable, placeable
-from shoal.placement.splitter.outcome import Split
+from shoal.objects.ownership import controller_name, is_controlled_by
+from shoal.placement.cluster_info import ClusterInfo, cluster_info_of
+from shoal.placement.policy import DEFAULT_POLICY, PlacementRule, matching_placements, resource_selectors_of
+from shoal.placement.splitter.decide import FilteredClustersCache, compute_changes_with, depends_on_capacity
+from shoal.placement.splitter.events import event_source, placed_message
+from shoal.placement.splitter.leaf_changes import LeafChanges
+from shoal.placement.splitter.placeable import CRDS, KindNotPlaceable, PlaceableKind, discover_placeable
+from shoal.placement.splitter.placement_status import PlacementMatch, status_of
 from shoal.placement.splitter.status import root_status
-from shoal.placement.splitter.telling import Following, told
-from shoal.runtime.dependents import Dependents
-from shoal.runtime.loop import Later, Loop
-from shoal.runtime.ownwrites import OwnWrites
-from shoal.runtime.recorder import NORMAL, QUIET, Recorder
+from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.event_recorder import LOW_RATE, NORMAL, EventRecorder
+from shoal.runtime.expectations import WriteExpectations
+from shoal.runtime.indexed_informer import IndexedInformer
 
 Object = dict[str, Any]
-Task = tuple[str, Key]
+ReconcileKey = tuple[str, Key]
 """A kind such as `Deployment.apps` and a root of it; or `PLACEMENT` and a Placement."""
 
-CLUSTERS = Kind(workload.GROUP, workload.VERSION, workload.PLURAL, namespaced=False)
-PLACEMENTS = Kind(placement.GROUP, placement.VERSION, placement.PLURAL)
-NEGOTIATED = Kind(apiresource.GROUP, apiresource.VERSION, apiresource.NEGOTIATED_PLURAL, namespaced=False)
-LOGICAL_CLUSTERS = Kind(logicalcluster.GROUP, logicalcluster.VERSION, logicalcluster.PLURAL, namespaced=False)
+CLUSTERS = GroupVersionResource(
+    workloadcluster.GROUP, workloadcluster.VERSION, workloadcluster.PLURAL, namespaced=False
+)
+PLACEMENTS = GroupVersionResource(placement.GROUP, placement.VERSION, placement.PLURAL)
+NEGOTIATED = GroupVersionResource(
+    apiresource.GROUP, apiresource.VERSION, apiresource.NEGOTIATED_PLURAL, namespaced=False
+)
+LOGICAL_CLUSTERS = GroupVersionResource(
+    logicalcluster.GROUP, logicalcluster.VERSION, logicalcluster.PLURAL, namespaced=False
+)
 DEPLOYMENT = ("Deployment", "apps/v1")
 PLACEMENT = placement.KIND
 UNSERVED_SECONDS = 0.05
 """Between checks of a kind that was announced, until the hub serves it."""
-TOLD_SECONDS, LONGEST_TOLD = 0.1, 2.0
+STATUS_DELAY_SECONDS, MAX_STATUS_DELAY_SECONDS = 0.1, 2.0
 """From when an object follows another Placement until their statuses are updated: longer, the more objects there
 are.
 """
-WORKERS = 16
+CONCURRENCY = 16
 """Each waits for the store most of the time, and the store commits many writes as one."""
-ROOM_SECONDS = 1.0
+CAPACITY_DELAY_SECONDS = 1.0
 """How soon added capacity is evaluated."""
-STATUS_SECONDS = 0.1
+STATUS_BATCH_SECONDS = 0.1
 """Clusters report one after another: reports within that time are aggregated once."""
-UNSEEN_SECONDS = 5.0
+EXPECTATION_TIMEOUT_SECONDS = 5.0
 """Own writes show up by themselves; this is for an informer that was lost meanwhile."""
 
 
-def splitter_loops(client: Client, clock: Clock, home: str = "root") -> list[Loop[Task]]:
+def new_splitter_controllers(
+    client: Client, clock: Clock, logical_cluster: str = "root"
+) -> list[Controller[ReconcileKey]]:
     """`logical_cluster` is the one whose objects are split. If workloads run in it directly, none are."""
-    return [Splitter(client, clock, home).loop]
+    return [SplitterReconciler(client, clock, logical_cluster).controller]
 
 
-class _Kind:
+class _PlacedKind:
     """One placed kind, with its informer and state."""
 
-    def __init__(self, client: Client, clock: Clock, named: Placeable, changed: Callable[[Task], None]) -> None:
-        self.placeable = named
-        self.title = f"{named.name}.{named.kind.group}"
-        self.objects = Dependents(client, named.kind, clock, unserved=UNSERVED_SECONDS)
-        self.writes: OwnWrites[Key] = OwnWrites(self.objects)
+    def __init__(
+        self, client: Client, clock: Clock, placeable_kind: PlaceableKind, enqueue: Callable[[ReconcileKey], None]
+    ) -> None:
+        self.placeable = placeable_kind
+        self.title = f"{placeable_kind.name}.{placeable_kind.resource.group}"
+        self.informer = IndexedInformer(client, placeable_kind.resource, clock, poll_until_served=UNSERVED_SECONDS)
+        self.expectations: WriteExpectations[Key] = WriteExpectations(self.informer)
         self.roots: set[Key] = set()
-        self.wanting: set[Key] = set()
+        self.capacity_dependent_roots: set[Key] = set()
         """Roots for which added capacity somewhere may change something."""
-        self.blocked: dict[Key, set[Key]] = {}
+        self.roots_by_conflicting_key: dict[Key, set[Key]] = {}
         """Roots by the objects that have the names of their leaves."""
-        self._changed = changed
-        self.objects.listeners.append(self._object)
+        self._enqueue = enqueue
+        self.informer.event_handlers.append(self._on_object)
 
-    def _object(self, key: Key, before: Object | None, now: Object | None) -> None:
-        owner = (self.placeable.kind.group, self.placeable.name)
-        was_of, is_of = controller_named(before, *owner), controller_named(now, *owner)
-        if now is not None and is_root(now) and not is_of:
+    def _on_object(self, key: Key, previous: Object | None, current: Object | None) -> None:
+        owner = (self.placeable.resource.group, self.placeable.name)
+        old_root, new_root = controller_name(previous, *owner), controller_name(current, *owner)
+        if current is not None and is_root(current) and not new_root:
             self.roots.add(key)
         else:
             self.roots.discard(key)
-            self.wanting.discard(key)
-        told = {(key[0], key[1], name) for name in (was_of, is_of) if name}
-        if not (is_of if now is not None else was_of):
-            told.add(key)
-        for root in told.union(self.blocked.pop(key, ())):
-            self._changed((self.title, root))
+            self.capacity_dependent_roots.discard(key)
+        affected = {(key[0], key[1], name) for name in (old_root, new_root) if name}
+        if not (new_root if current is not None else old_root):
+            affected.add(key)
+        for root in affected.union(self.roots_by_conflicting_key.pop(key, ())):
+            self._enqueue((self.title, root))
 
     def root(self, key: Key) -> Object | None:
-        found = self.objects.get(key)
-        return found and {**found, "apiVersion": self.placeable.api_version, "kind": self.placeable.name}
+        obj = self.informer.get(key)
+        return obj and {**obj, "apiVersion": self.placeable.api_version, "kind": self.placeable.name}
 
 
-class _Others:
+class _NameConflicts:
     """Names that belong to other objects than the root's leaves."""
 
-    def __init__(self, kind: _Kind, key: Key, root: Object) -> None:
+    def __init__(self, kind: _PlacedKind, key: Key, root: Object) -> None:
         self._kind, self._key, self._root = kind, key, root
 
     def __contains__(self, name: object) -> bool:
-        obj = self._kind.objects.get((self._key[0], self._key[1], str(name)))
+        obj = self._kind.informer.get((self._key[0], self._key[1], str(name)))
         return obj is not None and not is_controlled_by(obj, self._root)
 
 
-class Splitter:
-    def __init__(self, client: Client, clock: Clock, home: str) -> None:
-        self._client, self._clock, self._home = client.at(home), clock, home
+class SplitterReconciler:
+    def __init__(self, client: Client, clock: Clock, logical_cluster: str) -> None:
+        self._client, self._clock, self._logical_cluster = client.in_cluster(logical_cluster), clock, logical_cluster
         self._is_hub: bool | None = None
-        self._kinds: dict[str, _Kind] = {}
-        self._wanted: dict[tuple[str, str], Exception | None] = {}
+        self._kinds: dict[str, _PlacedKind] = {}
+        self._kind_errors: dict[tuple[str, str], Exception | None] = {}
         """Requested kinds and apiVersions; the error says why one is not placed."""
-        self._lessons = asyncio.Event()
-        self._sites: dict[str, Site] = {}
-        self._outlooks = Outlooks(self._sites)
-        self._rules: dict[Key, Rule] = {}
-        self._followed: dict[Task, Following] = {}
+        self._kinds_changed = asyncio.Event()
+        self._clusters_by_name: dict[str, ClusterInfo] = {}
+        self._filtered = FilteredClustersCache(self._clusters_by_name)
+        self._placement_rules: dict[Key, PlacementRule] = {}
+        self._matches: dict[ReconcileKey, PlacementMatch] = {}
         """Roots by key: the Placement they follow, and the others that select them."""
-        self._due: dict[Task, float] = {}
+        self._status_due: dict[ReconcileKey, float] = {}
         """When a changed status is written."""
-        self._clusters = Reflector(self._client, CLUSTERS, clock, self._cluster, listed=self._all_again)
-        self._placements = Reflector(self._client, PLACEMENTS, clock, self._placement, listed=self._all_again)
-        self.loop: Loop[Task] = Loop("splitter", clock, self.reconcile, WORKERS)
-        for kind in (NEGOTIATED, DEFINITIONS):
-            self.loop.sources.append(Reflector(self._client, kind, clock, self._lesson).run)
-        self._recorder = Recorder(lambda _: self._client, clock, QUIET)
-        self.loop.sources += [self._clusters.run, self._placements.run, self._follow, self._recorder.run]
+        self._clusters = Reflector(self._client, CLUSTERS, clock, self._on_cluster, on_sync=self._enqueue_roots)
+        self._placements = Reflector(self._client, PLACEMENTS, clock, self._on_placement, on_sync=self._enqueue_roots)
+        self.controller: Controller[ReconcileKey] = Controller("splitter", clock, self.reconcile, CONCURRENCY)
+        for kind in (NEGOTIATED, CRDS):
+            self.controller.sources.append(Reflector(self._client, kind, clock, self._on_kind_change).run)
+        self._recorder = EventRecorder(lambda _: self._client, clock, LOW_RATE)
+        self.controller.sources += [self._clusters.run, self._placements.run, self._run_new_kinds, self._recorder.run]
 
-    def _lesson(self, key: Key, obj: Object | None) -> None:
-        self._lessons.set()
+    def _on_kind_change(self, key: Key, obj: Object | None) -> None:
+        self._kinds_changed.set()
 
-    def _cluster(self, key: Key, obj: Object | None) -> None:
-        before = self._sites.pop(key[2], None)
-        now = site_of(obj) if obj is not None else None
-        if now is not None:
-            self._sites[key[2]] = now
-        if now == before:
+    def _on_cluster(self, key: Key, obj: Object | None) -> None:
+        previous = self._clusters_by_name.pop(key[2], None)
+        current = cluster_info_of(obj) if obj is not None else None
+        if current is not None:
+            self._clusters_by_name[key[2]] = current
+        if current == previous:
             return
-        self._outlooks.clear()
-        if now is not None and before is not None and replace(before, free=now.free) == now:
-            self._room_again()
+        self._filtered.clear()
+        if current is not None and previous is not None and replace(previous, free=current.free) == current:
+            self._enqueue_capacity_dependent()
         else:
-            self._all_again()
+            self._enqueue_roots()
 
-    def _room_again(self) -> None:
+    def _enqueue_capacity_dependent(self) -> None:
         """Free capacity changes with every pod of every cluster: only roots that it may help are reconciled, and not at
         every change.
         """
         for kind in self._kinds.values():
-            for root in kind.wanting:
-                self.loop.queue.add_after((kind.title, root), ROOM_SECONDS)
+            for root in kind.capacity_dependent_roots:
+                self.controller.queue.add_after((kind.title, root), CAPACITY_DELAY_SECONDS)
 
-    def _placement(self, key: Key, obj: Object | None) -> None:
-        before = self._rules.get(key)
-        if before is not None and obj is not None and before.placement.get("spec") == obj.get("spec"):
-            before.placement = obj
+    def _on_placement(self, key: Key, obj: Object | None) -> None:
+        previous = self._placement_rules.get(key)
+        if previous is not None and obj is not None and previous.placement.get("spec") == obj.get("spec"):
+            previous.placement = obj
         else:
-            self._rules.pop(key, None)
+            self._placement_rules.pop(key, None)
             if obj is not None:
-                self._rules[key] = Rule(obj)
-                self._lessons.set()
-            self._outlooks.clear()
-            self._all_again(key[1])
-        self.loop.queue.add((PLACEMENT, key))
+                self._placement_rules[key] = PlacementRule(obj)
+                self._kinds_changed.set()
+            self._filtered.clear()
+            self._enqueue_roots(key[1])
+        self.controller.queue.add((PLACEMENT, key))
 
-    def _all_again(self, namespace: str = "") -> None:
+    def _enqueue_roots(self, namespace: str = "") -> None:
         for kind in self._kinds.values():
             for root in kind.roots:
                 if not namespace or root[1] == namespace:
-                    self.loop.queue.add((kind.title, root))
+                    self.controller.queue.add((kind.title, root))
 
-    async def _follow(self) -> None:
+    async def _run_new_kinds(self) -> None:
         """Starts an informer for every requested kind once it is served. Earlier requests would only fail."""
         async with asyncio.TaskGroup() as group:
             while True:
-                await self._lessons.wait()
-                self._lessons.clear()
-                for kind in await self._new_kinds():
+                await self._kinds_changed.wait()
+                self._kinds_changed.clear()
+                for kind in await self._discover_kinds():
                     self._kinds[kind.title] = kind
-                    group.create_task(kind.objects.run())
-                for key in self._rules:
-                    self.loop.queue.add((PLACEMENT, key))
+                    group.create_task(kind.informer.run())
+                for key in self._placement_rules:
+                    self.controller.queue.add((PLACEMENT, key))
 
-    async def _new_kinds(self) -> list[_Kind]:
-        selected = (one for each in self._rules.values() for one in selects_of(each.placement))
-        asked = {(one["kind"], one.get("apiVersion", "")) for one in selected}
-        found: list[_Kind] = []
-        for name, api_version in sorted({DEPLOYMENT, *asked}):
-            if self._wanted.get((name, api_version), NotFound) is None:
+    async def _discover_kinds(self) -> list[_PlacedKind]:
+        selected = (one for each in self._placement_rules.values() for one in resource_selectors_of(each.placement))
+        requested = {(one["kind"], one.get("apiVersion", "")) for one in selected}
+        new_kinds: list[_PlacedKind] = []
+        for name, api_version in sorted({DEPLOYMENT, *requested}):
+            if self._kind_errors.get((name, api_version), NotFound) is None:
                 continue
             try:
-                named = await placeable(self._client, name, api_version)
-            except NotPlaceable as error:
-                self._wanted[name, api_version] = error
+                placeable_kind = await discover_placeable(self._client, name, api_version)
+            except KindNotPlaceable as error:
+                self._kind_errors[name, api_version] = error
                 continue
             except StatusError:
-                self._lessons.set()
+                self._kinds_changed.set()
                 await self._clock.sleep(UNSERVED_SECONDS)
                 continue
-            self._wanted[name, api_version] = None
-            kind = _Kind(self._client, self._clock, named, self.loop.queue.add)
-            if kind.title not in self._kinds and kind.title not in {one.title for one in found}:
-                found.append(kind)
-        return found
+            self._kind_errors[name, api_version] = None
+            kind = _PlacedKind(self._client, self._clock, placeable_kind, self.controller.queue.add)
+            if kind.title not in self._kinds and kind.title not in {one.title for one in new_kinds}:
+                new_kinds.append(kind)
+        return new_kinds
 
-    async def reconcile(self, task: Task) -> float | None:
-        title, key = task
-        if not self._clusters.synced or not self._placements.synced or not await self._splits():
+    async def reconcile(self, reconcile_key: ReconcileKey) -> float | None:
+        title, key = reconcile_key
+        if not self._clusters.has_synced or not self._placements.has_synced or not await self._is_splitting():
             return None
         if title == PLACEMENT:
-            await self._tell(key)
+            await self._update_placement_status(key)
             return None
         kind = self._kinds[title]
         root = kind.root(key)
         if root is None:
-            kind.writes.forget(key)
-            self._due.pop(task, None)
-            self._follows(task, Following())
+            kind.expectations.forget(key)
+            self._status_due.pop(reconcile_key, None)
+            self._set_match(reconcile_key, PlacementMatch())
             return None
-        if not kind.writes.in_sight(key):
-            return UNSEEN_SECONDS
-        owned = kind.objects.owned(key, root["metadata"]["uid"])
-        candidates = rivals(self._rules.values(), root) if is_root(root) else []
-        if not is_root(root) or (not candidates and (root["kind"], root["apiVersion"]) != DEPLOYMENT):
-            await self._delete(kind, key, owned)  # It was assigned to one cluster, or is no longer placed.
-            self._follows(task, Following())
+        if not kind.expectations.satisfied(key):
+            return EXPECTATION_TIMEOUT_SECONDS
+        leaves = kind.informer.by_controller(key, root["metadata"]["uid"])
+        matching = matching_placements(self._placement_rules.values(), root) if is_root(root) else []
+        if not is_root(root) or (not matching and (root["kind"], root["apiVersion"]) != DEPLOYMENT):
+            await self._delete(kind, key, leaves)  # It was assigned to one cluster, or is no longer placed.
+            self._set_match(reconcile_key, PlacementMatch())
             return None
         if "deletionTimestamp" in root["metadata"]:
             return None  # The garbage collector deletes the leaves.
-        return await self._place(kind, key, root, owned, candidates)
+        return await self._reconcile_root(kind, key, root, leaves, matching)
 
-    async def _place(
-        self, kind: _Kind, key: Key, root: Object, owned: list[Object], candidates: list[Rule]
+    async def _reconcile_root(
+        self, kind: _PlacedKind, key: Key, root: Object, leaves: list[Object], matching: list[PlacementRule]
     ) -> float | None:
         now = self._clock.now()
-        task = (kind.title, key)
+        reconcile_key = (kind.title, key)
         try:
-            policy, shape = candidates[0].policy if candidates else DEFAULT, kind.placeable.shape
-            outlook = self._outlooks.of(policy, root, shape, now)
-            found = split_in(root, owned, _Others(kind, key, root), outlook, now, shape)
+            policy, interpreter = matching[0].policy if matching else DEFAULT_POLICY, kind.placeable.interpreter
+            filtered = self._filtered.of(policy, root, interpreter, now)
+            leaf_changes = compute_changes_with(
+                root, leaves, _NameConflicts(kind, key, root), filtered, now, interpreter
+            )
         except StatusError as error:
-            self._follows(task, Following.of(candidates, str(error)))
+            self._set_match(reconcile_key, PlacementMatch.of_rules(matching, str(error)))
             return None  # Existing leaves stay until the Placement is valid.
-        self._follows(task, Following.of(candidates))
-        if found.expired:
+        self._set_match(reconcile_key, PlacementMatch.of_rules(matching))
+        if leaf_changes.is_expired:
             await self._delete(kind, key, [root])
             return None
-        (kind.wanting.add if looks_at_room(found, policy) else kind.wanting.discard)(key)
-        for name in found.taken:
-            kind.blocked.setdefault((key[0], key[1], name), set()).add(key)
-        await self._carry_out(kind, key, found)
-        if said := placed(found):
-            self._recorder.record(about(root), "", root, NORMAL, "Placed", said)
-        status = root_status(root, found, len(self._sites), rfc3339(now))
+        (
+            kind.capacity_dependent_roots.add
+            if depends_on_capacity(leaf_changes, policy)
+            else kind.capacity_dependent_roots.discard
+        )(key)
+        for name in leaf_changes.conflicting_names:
+            kind.roots_by_conflicting_key.setdefault((key[0], key[1], name), set()).add(key)
+        await self._apply_changes(kind, key, leaf_changes)
+        if message := placed_message(leaf_changes):
+            self._recorder.record(event_source(root), "", root, NORMAL, "Placed", message)
+        status = root_status(root, leaf_changes, len(self._clusters_by_name), rfc3339(now))
         if status is None or not kind.placeable.has_status or status == root.get("status"):
-            self._due.pop(task, None)
-            return found.later
-        due = self._due.setdefault(task, self._clock.monotonic() + (STATUS_SECONDS if root.get("status") else 0.0))
-        wait = due - self._clock.monotonic()
-        if wait > 0:
-            return wait
-        del self._due[task]
-        written = await self._client.update(kind.placeable.kind, {**root, "status": status}, "status", brief=True)
-        kind.writes.wrote(key, written)
-        return found.later
+            self._status_due.pop(reconcile_key, None)
+            return leaf_changes.requeue_after
+        due = self._status_due.setdefault(
+            reconcile_key, self._clock.monotonic() + (STATUS_BATCH_SECONDS if root.get("status") else 0.0)
+        )
+        delay = due - self._clock.monotonic()
+        if delay > 0:
+            return delay
+        del self._status_due[reconcile_key]
+        updated = await self._client.update(
+            kind.placeable.resource, {**root, "status": status}, "status", metadata_only=True
+        )
+        kind.expectations.expect(key, updated)
+        return leaf_changes.requeue_after
 
-    def _follows(self, task: Task, following: Following) -> None:
-        before = self._followed.pop(task, Following())
-        if following != Following():
-            self._followed[task] = following
-        if before != following:
-            cluster, namespace, _ = task[1]
-            after = min(TOLD_SECONDS + len(self._followed) / 500, LONGEST_TOLD)
-            for name in {*before.names, *following.names}:
-                self.loop.queue.add_after((PLACEMENT, (cluster, namespace, name)), after)
+    def _set_match(self, reconcile_key: ReconcileKey, match: PlacementMatch) -> None:
+        previous = self._matches.pop(reconcile_key, PlacementMatch())
+        if match != PlacementMatch():
+            self._matches[reconcile_key] = match
+        if previous != match:
+            cluster, namespace, _ = reconcile_key[1]
+            delay = min(STATUS_DELAY_SECONDS + len(self._matches) / 500, MAX_STATUS_DELAY_SECONDS)
+            for name in {*previous.names, *match.names}:
+                self.controller.queue.add_after((PLACEMENT, (cluster, namespace, name)), delay)
 
-    async def _tell(self, key: Key) -> None:
-        rule = self._rules.get(key)
+    async def _update_placement_status(self, key: Key) -> None:
+        rule = self._placement_rules.get(key)
         if rule is None:
             return
         obj = rule.placement
-        mine = {
+        matches = {
             f"{task[0].partition('.')[0]} {task[1][2]}": following
-            for task, following in self._followed.items()
+            for task, following in self._matches.items()
             if task[1][1] == key[1] and key[2] in following.names
         }
-        wrong = [self._wanted.get((one["kind"], one.get("apiVersion", ""))) for one in selects_of(obj)]
-        status = told(obj, mine, [error for error in wrong if error is not None], rfc3339(self._clock.now()))
+        errors = [self._kind_errors.get((one["kind"], one.get("apiVersion", ""))) for one in resource_selectors_of(obj)]
+        status = status_of(obj, matches, [error for error in errors if error is not None], rfc3339(self._clock.now()))
         if status != obj.get("status"):
             await self._client.update(PLACEMENTS, {**obj, "status": status}, "status")
 
-    async def _splits(self) -> bool:
+    async def _is_splitting(self) -> bool:
         """A hub runs no workloads itself. Elsewhere a Deployment becomes pods and is not split."""
         if self._is_hub is None:
-            home = await self._client.at("root").get(LOGICAL_CLUSTERS, self._home)
-            self._is_hub = (home.get("spec") or {}).get("profile", "hub") == "hub"
+            cluster = await self._client.in_cluster("root").get(LOGICAL_CLUSTERS, self._logical_cluster)
+            self._is_hub = (cluster.get("spec") or {}).get("profile", "hub") == "hub"
         return self._is_hub
 
-    async def _carry_out(self, kind: _Kind, key: Key, found: Split) -> None:
-        where = kind.placeable.kind
+    async def _apply_changes(self, kind: _PlacedKind, key: Key, leaf_changes: LeafChanges) -> None:
+        resource = kind.placeable.resource
         # The store commits them as one, and a failure requeues the root.
-        made = [self._client.create(where, leaf, key[1], brief=True) for leaf in found.create]
-        made += [self._client.update(where, leaf, brief=True) for leaf in found.update]
-        written = await asyncio.gather(*made, return_exceptions=True)
-        for answer in written:
-            if not isinstance(answer, BaseException):
-                kind.writes.wrote(key, answer)
-        for answer in written:
-            if isinstance(answer, AlreadyExists):
-                raise Later(f"{kind.placeable.name} {answer.name} is there already") from None
-            if isinstance(answer, BaseException):
-                raise answer
-        gone = [leaf for leaf in found.absent if await self._is_without(leaf)]
-        await self._delete(kind, key, [*found.delete, *gone])
+        operations = [self._client.create(resource, leaf, key[1], metadata_only=True) for leaf in leaf_changes.create]
+        operations += [self._client.update(resource, leaf, metadata_only=True) for leaf in leaf_changes.update]
+        results = await asyncio.gather(*operations, return_exceptions=True)
+        for result in results:
+            if not isinstance(result, BaseException):
+                kind.expectations.expect(key, result)
+        for result in results:
+            if isinstance(result, AlreadyExists):
+                raise RequeueError(f"{kind.placeable.name} {result.name} is there already") from None
+            if isinstance(result, BaseException):
+                raise result
+        orphaned = [leaf for leaf in leaf_changes.orphaned if await self._is_cluster_gone(leaf)]
+        await self._delete(kind, key, [*leaf_changes.delete, *orphaned])
 
-    async def _is_without(self, leaf: Object) -> bool:
+    async def _is_cluster_gone(self, leaf: Object) -> bool:
         """Returns whether the server says that the leaf's cluster does not exist, by name."""
-        name = workload.assigned_to(leaf)
+        name = workloadcluster.assigned_cluster(leaf)
         try:
             await self._client.get(CLUSTERS, name)
         except NotFound as error:
             return error.name == name
         return False
 
-    async def _delete(self, kind: _Kind, key: Key, leaves: list[Object]) -> None:
+    async def _delete(self, kind: _PlacedKind, key: Key, leaves: list[Object]) -> None:
         for leaf in leaves:
             metadata = leaf["metadata"]
             if "deletionTimestamp" in metadata:
                 continue
             try:
-                where = kind.placeable.kind
-                await self._client.delete(where, metadata["name"], key[1], uid=metadata["uid"], cascade=True)
+                resource = kind.placeable.resource
+                await self._client.delete(resource, metadata["name"], key[1], uid=metadata["uid"], cascade=True)
             except NotFound:
                 continue

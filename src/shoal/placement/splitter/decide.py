@@ -12,191 +12,230 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shoal.fit.resources import Resources
-from shoal.kinds.leaves import CROWDED, leaf_name, leaf_of, renewed
-from shoal.kinds.workload import assigned_to
-from shoal.placement.choosing import Outlook
-from shoal.placement.crowding import CALM, Crowding, crowding_of, looked_at, wakes, without_node
-from shoal.placement.decide import Placed, place_in
-from shoal.placement.overrides import applies, overridden
-from shoal.placement.policy import DEFAULT, NEVER, Policy
-from shoal.placement.shapes import REPLICATED, Batch, Shape
-from shoal.placement.sites import Part, Site
-from shoal.placement.splitter.jobs import split_job
-from shoal.placement.splitter.outcome import Split
-from shoal.placement.target import fits
+from shoal.kinds.workload.leaf import CAPACITY_BACKOFF_ANNOTATION, desired_leaf, leaf_name, new_leaf
+from shoal.kinds.workload.workloadcluster import assigned_cluster
+from shoal.placement.assignment import free_capacity
+from shoal.placement.capacity_backoff import (
+    NO_BACKOFF,
+    CapacityBackoff,
+    backoff_of,
+    observe,
+    seconds_until_change,
+    unschedulable_count,
+)
+from shoal.placement.cluster_info import ClusterInfo, CurrentShare
+from shoal.placement.decide import PlacementDecision, decide_with_filtered
+from shoal.placement.filter import FilteredClusters
+from shoal.placement.interpreter import DIVIDED, JobInterpreter, ResourceInterpreter
+from shoal.placement.overrides import apply_overrides, has_overrides
+from shoal.placement.policy import DEFAULT_POLICY, NEVER, PlacementPolicy
+from shoal.placement.splitter.jobs import compute_job_changes
+from shoal.placement.splitter.leaf_changes import LeafChanges
 
 Object = dict[str, Any]
 
 
 @dataclass(slots=True)
-class _Found:
+class _ExistingLeaves:
     """Existing leaves, by cluster."""
 
-    leaves: dict[str, Object] = field(default_factory=dict)
-    strays: list[Object] = field(default_factory=list)
+    by_cluster: dict[str, Object] = field(default_factory=dict)
+    orphans: list[Object] = field(default_factory=list)
 
 
-def split(
+def compute_changes(
     root: Object,
-    owned: Iterable[Object],
-    others: Iterable[str],
-    sites: Iterable[Site],
+    existing: Iterable[Object],
+    foreign_names: Iterable[str],
+    clusters: Iterable[ClusterInfo],
     now: float,
-    policy: Policy = DEFAULT,
-    shape: Shape = REPLICATED,
-) -> Split:
+    policy: PlacementPolicy = DEFAULT_POLICY,
+    interpreter: ResourceInterpreter = DIVIDED,
+) -> LeafChanges:
     """`existing` are the objects that the root controls, `foreign_names` the names of all that it does not."""
-    outlook = Outlook(sites, policy_for(policy, root, shape), now)
-    return split_in(root, owned, frozenset(others), outlook, now, shape)
+    filtered = FilteredClusters(clusters, effective_policy(policy, root, interpreter), now)
+    return compute_changes_with(root, existing, frozenset(foreign_names), filtered, now, interpreter)
 
 
-def split_in(
-    root: Object, owned: Iterable[Object], others: Container[str], outlook: Outlook, now: float, shape: Shape
-) -> Split:
+def compute_changes_with(
+    root: Object,
+    existing: Iterable[Object],
+    foreign_names: Container[str],
+    filtered: FilteredClusters,
+    now: float,
+    interpreter: ResourceInterpreter,
+) -> LeafChanges:
     """Like `compute_changes`, with clusters that were filtered for `effective_policy` before."""
-    if isinstance(shape, Batch):
-        return split_job(root, owned, others, outlook, now, shape)
-    policy, sites = outlook.policy, outlook.sites
-    found = _survey(root, owned, sites)
-    asks, first = shape.asks(root), shape.first(root)
-    parts = {name: _part(leaf, shape) for name, leaf in found.leaves.items()}
-    crowds: dict[str, Crowding] = {}
-    if first is None and not policy.duplicate:
-        crowds = _crowds(found.leaves, parts, sites, asks, now, policy.unschedulable)
-        parts |= {name: replace(parts[name], most=crowd.most) for name, crowd in crowds.items()}
-    taken: set[str] = set()
+    if isinstance(interpreter, JobInterpreter):
+        return compute_job_changes(root, existing, foreign_names, filtered, now, interpreter)
+    policy, clusters = filtered.policy, filtered.clusters
+    survey = _existing_leaves(root, existing, clusters)
+    requests, first_ordinal = interpreter.requests_of(root), interpreter.first_ordinal_of(root)
+    current_shares = {name: _current_share(leaf, interpreter) for name, leaf in survey.by_cluster.items()}
+    backoffs: dict[str, CapacityBackoff] = {}
+    if first_ordinal is None and not policy.is_duplicate:
+        backoffs = _backoffs(survey.by_cluster, current_shares, clusters, requests, now, policy.unschedulable_seconds)
+        current_shares |= {
+            name: replace(current_shares[name], capacity_limit=backoff.max_replicas)
+            for name, backoff in backoffs.items()
+        }
+    conflicting: set[str] = set()
     while True:
-        placed = place_in(shape.total(root), outlook, parts, asks, now, first)
-        new = {name for name in placed.target.keys() | placed.shares.keys() if name not in parts}
-        blocked = {name for name in new if leaf_name(root["metadata"]["name"], name) in others}
-        if not blocked:
+        decision = decide_with_filtered(
+            interpreter.replicas_of(root), filtered, current_shares, requests, now, first_ordinal
+        )
+        new_names = {
+            name for name in decision.target_shares.keys() | decision.shares.keys() if name not in current_shares
+        }
+        blocked_names = {name for name in new_names if leaf_name(root["metadata"]["name"], name) in foreign_names}
+        if not blocked_names:
             break
-        taken |= blocked
-        outlook = Outlook((site for name, site in sites.items() if name not in taken), policy, now)
-    crowded = {name: crowd.text() for name, crowd in crowds.items()}
-    wanted = {
-        name: _leaf(root, name, placed, policy, sites[name].labels, shape, crowded.get(name, ""))
-        for name in placed.shares
+        conflicting |= blocked_names
+        filtered = FilteredClusters(
+            (cluster for name, cluster in clusters.items() if name not in conflicting), policy, now
+        )
+    backoff_annotations = {name: backoff.to_annotation() for name, backoff in backoffs.items()}
+    desired = {
+        name: _leaf(root, name, decision, policy, clusters[name].labels, interpreter, backoff_annotations.get(name, ""))
+        for name in decision.shares
     }
-    waking = [wakes(crowd, now, policy.unschedulable) for crowd in crowds.values()]
-    return Split(
-        placed,
-        create=tuple(leaf for name, leaf in wanted.items() if name not in found.leaves),
-        update=tuple(_updates(found.leaves, wanted, policy, sites)),
-        delete=tuple(leaf for name, leaf in found.leaves.items() if name not in wanted and not _is_going(leaf))
-        + tuple(leaf for leaf in found.strays if assigned_to(leaf) in sites),
-        absent=tuple(leaf for leaf in found.strays if assigned_to(leaf) not in sites),
-        leaves=tuple(leaf for name, leaf in found.leaves.items() if name in wanted),
-        taken=tuple(leaf_name(root["metadata"]["name"], name) for name in sorted(taken)),
-        later=min((after for after in (placed.later, *waking) if after is not None), default=None),
+    delays = [seconds_until_change(backoff, now, policy.unschedulable_seconds) for backoff in backoffs.values()]
+    return LeafChanges(
+        decision,
+        create=tuple(leaf for name, leaf in desired.items() if name not in survey.by_cluster),
+        update=tuple(_updates(survey.by_cluster, desired, policy, clusters)),
+        delete=tuple(leaf for name, leaf in survey.by_cluster.items() if name not in desired and not _is_deleting(leaf))
+        + tuple(leaf for leaf in survey.orphans if assigned_cluster(leaf) in clusters),
+        orphaned=tuple(leaf for leaf in survey.orphans if assigned_cluster(leaf) not in clusters),
+        existing=tuple(leaf for name, leaf in survey.by_cluster.items() if name in desired),
+        conflicting_names=tuple(leaf_name(root["metadata"]["name"], name) for name in sorted(conflicting)),
+        requeue_after=min((delay for delay in (decision.requeue_after, *delays) if delay is not None), default=None),
     )
 
 
-class Outlooks:
+class FilteredClustersCache:
     """Caches one FilteredClusters per policy and way to divide, until the clusters change."""
 
-    def __init__(self, sites: Mapping[str, Site]) -> None:
-        self._sites = sites
-        self._made: dict[tuple[int, bool, bool], tuple[Policy, Outlook]] = {}
+    def __init__(self, clusters: Mapping[str, ClusterInfo]) -> None:
+        self._clusters = clusters
+        self._cached: dict[tuple[int, bool, bool], tuple[PlacementPolicy, FilteredClusters]] = {}
         """The policy is kept, so that its id is not reused."""
 
     def clear(self) -> None:
-        self._made.clear()
+        self._cached.clear()
 
-    def of(self, policy: Policy, root: Object, shape: Shape, now: float) -> Outlook:
-        key = id(policy), shape.divides, shape.first(root) is None
-        _, found = self._made.get(key, (policy, None))
-        if found is None or now >= found.until:
-            found = Outlook(self._sites.values(), policy_for(policy, root, shape), now)
-            self._made[key] = policy, found
-        return found
+    def of(
+        self, policy: PlacementPolicy, root: Object, interpreter: ResourceInterpreter, now: float
+    ) -> FilteredClusters:
+        key = id(policy), interpreter.is_divided, interpreter.first_ordinal_of(root) is None
+        _, cached = self._cached.get(key, (policy, None))
+        if cached is None or now >= cached.valid_until:
+            cached = FilteredClusters(self._clusters.values(), effective_policy(policy, root, interpreter), now)
+            self._cached[key] = policy, cached
+        return cached
 
 
-def looks_at_room(split: Split, policy: Policy) -> bool:
+def depends_on_capacity(leaf_changes: LeafChanges, policy: PlacementPolicy) -> bool:
     """Returns whether added capacity in some cluster may change something: for unassigned or unschedulable replicas,
     and where the cheapest clusters, or the first overflow groups, are to be filled.
     """
-    crowded = any(CROWDED in (leaf["metadata"].get("annotations") or {}) for leaf in split.leaves)
-    return bool(split.unplaced or crowded or policy.by == "Price" or policy.overflow)
+    has_backoff = any(
+        CAPACITY_BACKOFF_ANNOTATION in (leaf["metadata"].get("annotations") or {}) for leaf in leaf_changes.existing
+    )
+    return bool(leaf_changes.unassigned or has_backoff or policy.divide_by == "Price" or policy.overflow)
 
 
-def policy_for(policy: Policy, root: Object, shape: Shape) -> Policy:
+def effective_policy(policy: PlacementPolicy, root: Object, interpreter: ResourceInterpreter) -> PlacementPolicy:
     """Duplicated kinds are in every cluster. Kinds with ordinals do not leave a silent cluster: the same pod would run
     twice.
     """
-    if not shape.divides:
-        return replace(policy, duplicate=True)
-    return policy if shape.first(root) is None else replace(policy, grace=NEVER)
+    if not interpreter.is_divided:
+        return replace(policy, is_duplicate=True)
+    return policy if interpreter.first_ordinal_of(root) is None else replace(policy, grace_seconds=NEVER)
 
 
-def _survey(root: Object, owned: Iterable[Object], sites: Mapping[str, Site]) -> _Found:
-    found = _Found()
-    for leaf in sorted(owned, key=lambda one: str(one["metadata"]["name"])):
-        cluster = assigned_to(leaf)
+def _existing_leaves(root: Object, existing: Iterable[Object], clusters: Mapping[str, ClusterInfo]) -> _ExistingLeaves:
+    survey = _ExistingLeaves()
+    for leaf in sorted(existing, key=lambda one: str(one["metadata"]["name"])):
+        cluster = assigned_cluster(leaf)
         if leaf["metadata"]["name"] != leaf_name(root["metadata"]["name"], cluster):
-            cluster = _cluster_of(leaf, root, sites)
-        if cluster in sites:
-            found.leaves[cluster] = leaf
-        elif not _is_going(leaf):
-            found.strays.append(leaf)
-    return found
+            cluster = _cluster_of(leaf, root, clusters)
+        if cluster in clusters:
+            survey.by_cluster[cluster] = leaf
+        elif not _is_deleting(leaf):
+            survey.orphans.append(leaf)
+    return survey
 
 
-def _cluster_of(leaf: Object, root: Object, sites: Iterable[str]) -> str:
+def _cluster_of(leaf: Object, root: Object, clusters: Iterable[str]) -> str:
     """Returns its cluster by its name, where somebody changed its label."""
     name = leaf["metadata"]["name"]
-    return next((cluster for cluster in sites if leaf_name(root["metadata"]["name"], cluster) == name), "")
+    return next((cluster for cluster in clusters if leaf_name(root["metadata"]["name"], cluster) == name), "")
 
 
-def _part(leaf: Object, shape: Shape) -> Part:
+def _current_share(leaf: Object, interpreter: ResourceInterpreter) -> CurrentShare:
     """A leaf that is being deleted soon runs nothing; it is created again when it is gone."""
-    part = shape.part(leaf)
-    return replace(part, available=0) if _is_going(leaf) else part
+    share = interpreter.current_share_of(leaf)
+    return replace(share, available=0) if _is_deleting(leaf) else share
 
 
-def _crowds(
+def _backoffs(
     leaves: Mapping[str, Object],
-    parts: Mapping[str, Part],
-    sites: Mapping[str, Site],
-    asks: Resources,
+    current_shares: Mapping[str, CurrentShare],
+    clusters: Mapping[str, ClusterInfo],
+    requests: Resources,
     now: float,
-    patience: float,
-) -> dict[str, Crowding]:
+    timeout: float,
+) -> dict[str, CapacityBackoff]:
     """Returns the backoff of clusters with unschedulable replicas, now or recently."""
-    found = {}
+    backoffs = {}
     for name, leaf in leaves.items():
-        before, stuck = crowding_of(leaf), without_node(leaf)
-        if stuck or before != CALM:
-            replicas = parts[name].replicas
-            found[name] = looked_at(before, replicas, min(stuck, replicas), fits(sites[name], asks), now, patience)
-    return found
+        previous, unschedulable = backoff_of(leaf), unschedulable_count(leaf)
+        if unschedulable or previous != NO_BACKOFF:
+            replicas = current_shares[name].replicas
+            backoffs[name] = observe(
+                previous, replicas, min(unschedulable, replicas), free_capacity(clusters[name], requests), now, timeout
+            )
+    return backoffs
 
 
 def _leaf(
     root: Object,
     name: str,
-    placed: Placed,
-    policy: Policy,
+    decision: PlacementDecision,
+    policy: PlacementPolicy,
     labels: Mapping[str, str],
-    shape: Shape,
-    crowded: str,
+    interpreter: ResourceInterpreter,
+    backoff_annotation: str,
 ) -> Object:
-    share = placed.shares[name]
-    content = shape.content(root, share, placed.starts.get(name, 0))
-    given = share if shape.divides else None
-    made = leaf_of(root, name, content, share=given, away=name in placed.away, crowded=crowded)
-    return overridden(made, policy, name, labels)
+    share = decision.shares[name]
+    content = interpreter.leaf_content(root, share, decision.first_ordinals.get(name, 0))
+    leaf_share = share if interpreter.is_divided else None
+    leaf = new_leaf(
+        root,
+        name,
+        content,
+        replicas=leaf_share,
+        evacuated=name in decision.evicted,
+        capacity_backoff=backoff_annotation,
+    )
+    return apply_overrides(leaf, policy, name, labels)
 
 
 def _updates(
-    leaves: Mapping[str, Object], wanted: Mapping[str, Object], policy: Policy, sites: Mapping[str, Site]
+    leaves: Mapping[str, Object],
+    desired: Mapping[str, Object],
+    policy: PlacementPolicy,
+    clusters: Mapping[str, ClusterInfo],
 ) -> Iterable[Object]:
     for name, leaf in leaves.items():
-        if name in wanted and not _is_going(leaf):
-            changed = renewed(leaf, wanted[name], defaulted=not applies(policy, name, sites[name].labels))
-            if changed is not None:
-                yield changed
+        if name in desired and not _is_deleting(leaf):
+            updated = desired_leaf(
+                leaf, desired[name], defaulted=not has_overrides(policy, name, clusters[name].labels)
+            )
+            if updated is not None:
+                yield updated
 
 
-def _is_going(obj: Object) -> bool:
+def _is_deleting(obj: Object) -> bool:
     return "deletionTimestamp" in obj["metadata"]

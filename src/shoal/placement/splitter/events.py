@@ -4,48 +4,52 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
-from shoal.kinds import placement, workload
-from shoal.placement.splitter.outcome import Split
-from shoal.runtime.recorder import Source
-from shoal.runtime.transitions.controller import Transitions
-from shoal.runtime.transitions.decide import Telling
+from shoal.kinds.workload import placement, workloadcluster
+from shoal.placement.splitter.leaf_changes import LeafChanges
+from shoal.runtime.event_recorder import EventSource
+from shoal.runtime.status_events.controller import StatusEventController
+from shoal.runtime.status_events.decide import EventRule
 
 Object = dict[str, Any]
 
 COMPONENT = "shoal-placement"
-MOST_NAMED = 10
-PLACEMENTS = Kind(placement.GROUP, placement.VERSION, placement.PLURAL)
-ABOUT = Telling(
-    summary=frozenset({placement.VALID}),
-    news=frozenset({placement.VALID, placement.SUPERSEDED}),
-    alarming=frozenset({placement.SUPERSEDED}),
+MAX_NAMED = 10
+PLACEMENTS = GroupVersionResource(placement.GROUP, placement.VERSION, placement.PLURAL)
+PLACEMENT_EVENTS = EventRule(
+    on_true=frozenset({placement.VALID}),
+    on_change=frozenset({placement.VALID, placement.SUPERSEDED}),
+    negative_polarity=frozenset({placement.SUPERSEDED}),
 )
 
 
-def placement_events(client: Client, clock: Clock) -> Transitions:
+def new_event_controller(client: Client, clock: Clock) -> StatusEventController:
     """Returns the event controller. `client` is for the hub's root."""
-    source = Source(COMPONENT, f"{placement.GROUP}/{placement.VERSION}", placement.KIND)
-    return Transitions("placement-events", client, clock, [(PLACEMENTS, source, ABOUT)])
+    source = EventSource(COMPONENT, f"{placement.GROUP}/{placement.VERSION}", placement.KIND)
+    return StatusEventController("placement-events", client, clock, [(PLACEMENTS, source, PLACEMENT_EVENTS)])
 
 
-def about(root: Object) -> Source:
-    return Source(COMPONENT, root["apiVersion"], root["kind"])
+def event_source(root: Object) -> EventSource:
+    return EventSource(COMPONENT, root["apiVersion"], root["kind"])
 
 
-def placed(found: Split) -> str:
+def placed_message(leaf_changes: LeafChanges) -> str:
     """Returns the changes by cluster; empty if there are none."""
-    said = [f"{_where(leaf)}{_many(leaf)}" for leaf in (*found.create, *found.update)]
-    said += [f"gone from {_where(leaf)}" for leaf in found.delete if "deletionTimestamp" not in leaf["metadata"]]
-    more = [f"and {len(said) - MOST_NAMED} more"] if len(said) > MOST_NAMED else []
-    return ", ".join([*said[:MOST_NAMED], *more])
+    changes = [f"{_cluster_name(leaf)}{_replicas_text(leaf)}" for leaf in (*leaf_changes.create, *leaf_changes.update)]
+    changes += [
+        f"gone from {_cluster_name(leaf)}"
+        for leaf in leaf_changes.delete
+        if "deletionTimestamp" not in leaf["metadata"]
+    ]
+    more = [f"and {len(changes) - MAX_NAMED} more"] if len(changes) > MAX_NAMED else []
+    return ", ".join([*changes[:MAX_NAMED], *more])
 
 
-def _where(leaf: Object) -> str:
-    return workload.assigned_to(leaf)
+def _cluster_name(leaf: Object) -> str:
+    return workloadcluster.assigned_cluster(leaf)
 
 
-def _many(leaf: Object) -> str:
+def _replicas_text(leaf: Object) -> str:
     replicas = (leaf.get("spec") or {}).get("replicas")
     return f": {replicas}" if isinstance(replicas, int) else ""

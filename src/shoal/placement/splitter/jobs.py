@@ -11,41 +11,41 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.kinds.batch import NAME_LABELS, UID_LABELS
-from shoal.kinds.jobs import COMPLETE, FAILED, expiry, is_finished, is_indexed, is_suspended
-from shoal.kinds.leaves import AWAY, LONGEST_LABEL, content_of, leaf_of, renewed
-from shoal.kinds.workload import assigned_to, within
+from shoal.kinds.batch.job import COMPLETE, FAILED, expiry_time, is_finished, is_indexed, is_suspended
+from shoal.kinds.batch.job_defaults import CONTROLLER_UID_LABELS, JOB_NAME_LABELS
+from shoal.kinds.workload.leaf import EVACUATED_ANNOTATION, MAX_LABEL_LENGTH, content_of, desired_leaf, new_leaf
+from shoal.kinds.workload.workloadcluster import assigned_cluster, truncated_name
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import BadRequest
-from shoal.placement.choosing import Outlook, chosen, refusal, wakes
-from shoal.placement.decide import Placed
-from shoal.placement.division import Seat, divide
-from shoal.placement.overrides import applies, overridden
+from shoal.placement.assignment import assign_replicas, max_replicas
+from shoal.placement.cluster_info import NO_SHARE, ClusterInfo, CurrentShare
+from shoal.placement.decide import PlacementDecision
+from shoal.placement.division import ShareBounds, divide_replicas
+from shoal.placement.filter import FilteredClusters, filter_cluster, seconds_until_change, select_clusters
+from shoal.placement.interpreter import JobInterpreter
+from shoal.placement.overrides import apply_overrides, has_overrides
 from shoal.placement.policy import NEVER
-from shoal.placement.shapes import Batch
-from shoal.placement.sites import NO_PART, Part, Site
-from shoal.placement.splitter.outcome import Split
-from shoal.placement.target import ceiling, target
+from shoal.placement.splitter.leaf_changes import LeafChanges
 
 Object = dict[str, Any]
 
-GIVEN_LABELS = frozenset({*NAME_LABELS, *UID_LABELS})
+SERVER_LABELS = frozenset({*JOB_NAME_LABELS, *CONTROLLER_UID_LABELS})
 """A server sets these on the pods of a Job, from its name and uid."""
-NOT_DIVIDED = (
+INDEXED_NOT_DIVIDED = (
     "the pods of a Job with completionMode Indexed are told apart by their numbers, which are not divided; "
     "strategy Duplicate runs all of it in every cluster"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _JobLeaf:
     """A leaf, existing or to be created."""
 
     cluster: str
     name: str
     completions: int | None
     leaf: Object | None = None
-    lost: bool = False
+    is_lost: bool = False
     """Nothing runs there any more, and other leaves do what it has not completed."""
 
     @property
@@ -53,253 +53,308 @@ class _Piece:
         return self.leaf is not None and is_finished(self.leaf)
 
     @property
-    def succeeded(self) -> int:
+    def succeeded_count(self) -> int:
         return int(((self.leaf or {}).get("status") or {}).get("succeeded") or 0)
 
     @property
     def has_failed(self) -> bool:
-        return not self.lost and self.leaf is not None and condition_is(self.leaf, FAILED)
+        return not self.is_lost and self.leaf is not None and condition_is(self.leaf, FAILED)
 
 
-def split_job(
-    root: Object, owned: Iterable[Object], others: Container[str], outlook: Outlook, now: float, shape: Batch
-) -> Split:
+def compute_job_changes(
+    root: Object,
+    existing: Iterable[Object],
+    foreign_names: Container[str],
+    filtered: FilteredClusters,
+    now: float,
+    interpreter: JobInterpreter,
+) -> LeafChanges:
     """`filtered` was computed for the clusters and the policy. Raises BadRequest for a Job that cannot be divided."""
-    if is_indexed(root) and not outlook.policy.duplicate:
-        raise BadRequest(NOT_DIVIDED)
-    pieces = _survey(root, owned, outlook, now, shape)
+    if is_indexed(root) and not filtered.policy.is_duplicate:
+        raise BadRequest(INDEXED_NOT_DIVIDED)
+    job_leaves = _existing_leaves(root, existing, filtered, now, interpreter)
     unplaced = 0
-    if not is_finished(root) and not any(piece.has_failed for piece in pieces):
-        made, unplaced = _missing(root, pieces, others, outlook, shape)
-        pieces += made
-    shares = _shares(root, pieces, outlook, shape)
-    create = [_leaf(root, piece, shares[piece.name], outlook) for piece in pieces if piece.leaf is None]
-    update = [] if is_finished(root) else list(_updates(root, pieces, shares, outlook))
-    totals: dict[str, int] = {}
-    for piece in pieces:
-        if not piece.lost:
-            totals[piece.cluster] = totals.get(piece.cluster, 0) + shares[piece.name]
-    lost = frozenset(piece.cluster for piece in pieces if piece.lost)
-    later, expires = _later(pieces, outlook, now, shape), expiry(root)
-    if expires is not None:
-        later = expires - now
-    return Split(
-        Placed(totals, lost, totals, outlook.refusals, unplaced, later),
+    if not is_finished(root) and not any(job_leaf.has_failed for job_leaf in job_leaves):
+        new_leaves, unplaced = _new_leaves(root, job_leaves, foreign_names, filtered, interpreter)
+        job_leaves += new_leaves
+    shares = _parallelism_shares(root, job_leaves, filtered, interpreter)
+    create = [
+        _leaf(root, job_leaf, shares[job_leaf.name], filtered) for job_leaf in job_leaves if job_leaf.leaf is None
+    ]
+    update = [] if is_finished(root) else list(_updates(root, job_leaves, shares, filtered))
+    parallelism_by_cluster: dict[str, int] = {}
+    for job_leaf in job_leaves:
+        if not job_leaf.is_lost:
+            parallelism_by_cluster[job_leaf.cluster] = (
+                parallelism_by_cluster.get(job_leaf.cluster, 0) + shares[job_leaf.name]
+            )
+    lost_clusters = frozenset(job_leaf.cluster for job_leaf in job_leaves if job_leaf.is_lost)
+    requeue_after, expires_at = _requeue_after(job_leaves, filtered, now, interpreter), expiry_time(root)
+    if expires_at is not None:
+        requeue_after = expires_at - now
+    return LeafChanges(
+        PlacementDecision(
+            parallelism_by_cluster, lost_clusters, parallelism_by_cluster, filtered.failures, unplaced, requeue_after
+        ),
         create=tuple(create),
         update=tuple(update),
-        leaves=tuple(piece.leaf for piece in pieces if piece.leaf is not None),
-        later=later,
-        expired=expires is not None and expires <= now,
+        existing=tuple(job_leaf.leaf for job_leaf in job_leaves if job_leaf.leaf is not None),
+        requeue_after=requeue_after,
+        is_expired=expires_at is not None and expires_at <= now,
     )
 
 
 def job_leaf_name(root: str, cluster: str, number: int = 1) -> str:
     """The pods of a Job carry its name as a label, which limits its length. A cluster may have several leaves."""
-    return within(f"{root}--{cluster}" + (f"-{number}" if number > 1 else ""), LONGEST_LABEL)
+    return truncated_name(f"{root}--{cluster}" + (f"-{number}" if number > 1 else ""), MAX_LABEL_LENGTH)
 
 
 # --- existing leaves ---
 
 
-def _survey(root: Object, owned: Iterable[Object], outlook: Outlook, now: float, shape: Batch) -> list[_Piece]:
-    found = []
-    leaves = sorted(owned, key=lambda one: str(one["metadata"]["name"]))
+def _existing_leaves(
+    root: Object, existing: Iterable[Object], filtered: FilteredClusters, now: float, interpreter: JobInterpreter
+) -> list[_JobLeaf]:
+    job_leaves = []
+    leaves = sorted(existing, key=lambda one: str(one["metadata"]["name"]))
     for leaf in leaves:
-        cluster = _cluster_of(leaf, root, outlook.sites, len(leaves))
-        lost = _is_lost(leaf, outlook.sites.get(cluster), outlook, now, shape)
-        found.append(_Piece(cluster, leaf["metadata"]["name"], shape.completions(leaf), leaf, lost))
-    return found
+        cluster = _cluster_of(leaf, root, filtered.clusters, len(leaves))
+        is_lost = _is_lost(leaf, filtered.clusters.get(cluster), filtered, now, interpreter)
+        job_leaves.append(_JobLeaf(cluster, leaf["metadata"]["name"], interpreter.completions_of(leaf), leaf, is_lost))
+    return job_leaves
 
 
-def _cluster_of(leaf: Object, root: Object, sites: Iterable[str], count: int) -> str:
+def _cluster_of(leaf: Object, root: Object, clusters: Iterable[str], count: int) -> str:
     """Returns the cluster of its label, or of its name where somebody changed the label."""
-    name, labelled = leaf["metadata"]["name"], assigned_to(leaf)
-    for cluster in (labelled, *sites):
+    name, labelled_cluster = leaf["metadata"]["name"], assigned_cluster(leaf)
+    for cluster in (labelled_cluster, *clusters):
         if any(job_leaf_name(root["metadata"]["name"], cluster, number) == name for number in range(1, count + 2)):
             return cluster
-    return labelled
+    return labelled_cluster
 
 
-def _is_lost(leaf: Object, site: Site | None, outlook: Outlook, now: float, shape: Batch) -> bool:
+def _is_lost(
+    leaf: Object, cluster_info: ClusterInfo | None, filtered: FilteredClusters, now: float, interpreter: JobInterpreter
+) -> bool:
     """It stays lost when its cluster comes back: other leaves do its work."""
-    if AWAY in (leaf["metadata"].get("annotations") or {}) or site is None:
+    if EVACUATED_ANNOTATION in (leaf["metadata"].get("annotations") or {}) or cluster_info is None:
         return True
     if is_finished(leaf):
         return False
-    why = refusal(site, outlook.policy, _part(leaf, shape), now)
-    return why is not None and not why.keeps
+    failure = filter_cluster(cluster_info, filtered.policy, _current_share(leaf, interpreter), now)
+    return failure is not None and not failure.keeps_replicas
 
 
-def _part(leaf: Object, shape: Batch) -> Part:
+def _current_share(leaf: Object, interpreter: JobInterpreter) -> CurrentShare:
     """A leaf that waits for its turn counts as a share, too."""
-    part = shape.part(leaf)
-    return Part(max(part.replicas, 1), part.available)
+    share = interpreter.current_share_of(leaf)
+    return CurrentShare(max(share.replicas, 1), share.available)
 
 
-def _later(pieces: Sequence[_Piece], outlook: Outlook, now: float, shape: Batch) -> float | None:
-    waking = [
-        wakes(outlook.sites[piece.cluster], outlook.policy, _part(piece.leaf, shape), now)
-        for piece in pieces
-        if piece.leaf is not None and not piece.lost and not piece.is_finished
+def _requeue_after(
+    job_leaves: Sequence[_JobLeaf], filtered: FilteredClusters, now: float, interpreter: JobInterpreter
+) -> float | None:
+    delays = [
+        seconds_until_change(
+            filtered.clusters[piece.cluster], filtered.policy, _current_share(piece.leaf, interpreter), now
+        )
+        for piece in job_leaves
+        if piece.leaf is not None and not piece.is_lost and not piece.is_finished
     ]
-    if outlook.until < NEVER:
-        waking.append(outlook.until - now)
-    return min((after for after in waking if after is not None), default=None)
+    if filtered.valid_until < NEVER:
+        delays.append(filtered.valid_until - now)
+    return min((delay for delay in delays if delay is not None), default=None)
 
 
 # --- new leaves ---
 
 
-def _missing(
-    root: Object, pieces: Sequence[_Piece], others: Container[str], outlook: Outlook, shape: Batch
-) -> tuple[list[_Piece], int]:
+def _new_leaves(
+    root: Object,
+    job_leaves: Sequence[_JobLeaf],
+    foreign_names: Container[str],
+    filtered: FilteredClusters,
+    interpreter: JobInterpreter,
+) -> tuple[list[_JobLeaf], int]:
     """Returns new leaves for work that no leaf does, and how much parallelism has no cluster."""
-    policy, completions = outlook.policy, shape.completions(root)
-    using = chosen(outlook.open({}, outlook.refusals), policy, {})
-    names = {piece.name for piece in pieces}
-    if policy.duplicate:
-        there = {piece.cluster for piece in pieces}
-        new: dict[str, int | None] = {site.name: completions for site in using if site.name not in there}
-        return _named(root, new, names, others), int(not using and not pieces)
-    left = _left(root, pieces, shape)
-    workers = shape.parallelism(root)
+    policy, completions = filtered.policy, interpreter.completions_of(root)
+    selected = select_clusters(filtered.feasible_for({}, filtered.failures), policy, {})
+    names = {piece.name for piece in job_leaves}
+    if policy.is_duplicate:
+        covered = {piece.cluster for piece in job_leaves}
+        completions_by_cluster: dict[str, int | None] = {
+            site.name: completions for site in selected if site.name not in covered
+        }
+        return _name_leaves(root, completions_by_cluster, names, foreign_names), int(not selected and not job_leaves)
+    missing = _missing_completions(root, job_leaves, interpreter)
+    parallelism = interpreter.parallelism_of(root)
     if completions:
         # In proportion to the completions that are created again.
-        workers = min(left, max(workers * left // completions, 1)) if workers else 0
-    if completions == 0 and not pieces and using:
-        return _named(root, {using[0].name: 0}, names, others), 0
-    if not left or not workers:
+        parallelism = min(missing, max(parallelism * missing // completions, 1)) if parallelism else 0
+    if completions == 0 and not job_leaves and selected:
+        return _name_leaves(root, {selected[0].name: 0}, names, foreign_names), 0
+    if not missing or not parallelism:
         return [], 0
-    shares = {name: share for name, share in target(workers, using, policy, {}, shape.asks(root)).items() if share}
+    shares = {
+        name: share
+        for name, share in assign_replicas(parallelism, selected, policy, {}, interpreter.requests_of(root)).items()
+        if share
+    }
     if not shares:
-        return [], workers
+        return [], parallelism
     if completions is None:
-        new = dict.fromkeys(shares)
+        completions_by_cluster = dict.fromkeys(shares)
     else:
-        new = dict(divide(left, [Seat(name, share) for name, share in shares.items()]))
-    return _named(root, new, names, others), 0
+        completions_by_cluster = dict(
+            divide_replicas(missing, [ShareBounds(name, share) for name, share in shares.items()])
+        )
+    return _name_leaves(root, completions_by_cluster, names, foreign_names), 0
 
 
-def _left(root: Object, pieces: Sequence[_Piece], shape: Batch) -> int:
+def _missing_completions(root: Object, job_leaves: Sequence[_JobLeaf], interpreter: JobInterpreter) -> int:
     """Returns the completions that no leaf covers. In a work queue the other leaves do what a lost one has not done."""
-    completions = shape.completions(root)
+    completions = interpreter.completions_of(root)
     if completions is None:
         done = any(
-            not piece.lost or (piece.leaf is not None and condition_is(piece.leaf, COMPLETE)) for piece in pieces
+            not piece.is_lost or (piece.leaf is not None and condition_is(piece.leaf, COMPLETE)) for piece in job_leaves
         )
-        return 0 if done else shape.parallelism(root)
-    found = sum(min(p.succeeded, p.completions or 0) if p.lost else (p.completions or 0) for p in pieces)
-    return max(completions - found, 0)
+        return 0 if done else interpreter.parallelism_of(root)
+    covered = sum(min(p.succeeded_count, p.completions or 0) if p.is_lost else (p.completions or 0) for p in job_leaves)
+    return max(completions - covered, 0)
 
 
-def _named(root: Object, new: dict[str, int | None], names: Container[str], others: Container[str]) -> list[_Piece]:
-    found = []
-    for cluster, completions in new.items():
+def _name_leaves(
+    root: Object, completions_by_cluster: dict[str, int | None], names: Container[str], foreign_names: Container[str]
+) -> list[_JobLeaf]:
+    job_leaves = []
+    for cluster, completions in completions_by_cluster.items():
         number = 1
-        while (name := job_leaf_name(root["metadata"]["name"], cluster, number)) in names or name in others:
+        while (name := job_leaf_name(root["metadata"]["name"], cluster, number)) in names or name in foreign_names:
             number += 1
-        found.append(_Piece(cluster, name, completions))
-    return found
+        job_leaves.append(_JobLeaf(cluster, name, completions))
+    return job_leaves
 
 
 # --- parallelism ---
 
 
-def _shares(root: Object, pieces: Sequence[_Piece], outlook: Outlook, shape: Batch) -> dict[str, int]:
+def _parallelism_shares(
+    root: Object, job_leaves: Sequence[_JobLeaf], filtered: FilteredClusters, interpreter: JobInterpreter
+) -> dict[str, int]:
     """Divides all of the root's parallelism among active leaves; when one finishes, the others get its share. If one
     has failed, the Job has, and nothing more is started.
     """
-    running = [piece for piece in pieces if not piece.lost and not piece.is_finished]
-    shares = {piece.name: _held(piece, shape) if piece.is_finished and not piece.lost else 0 for piece in pieces}
-    if any(piece.has_failed for piece in pieces):
+    active = [job_leaf for job_leaf in job_leaves if not job_leaf.is_lost and not job_leaf.is_finished]
+    shares = {
+        job_leaf.name: _current_parallelism(job_leaf, interpreter)
+        if job_leaf.is_finished and not job_leaf.is_lost
+        else 0
+        for job_leaf in job_leaves
+    }
+    if any(job_leaf.has_failed for job_leaf in job_leaves):
         return shares
-    if outlook.policy.duplicate:
-        return shares | dict.fromkeys((piece.name for piece in running), shape.parallelism(root))
-    asks = shape.asks(root)
-    seats = [_seat(piece, outlook, asks, shape) for piece in running]
-    return shares | divide(shape.parallelism(root), seats)
+    if filtered.policy.is_duplicate:
+        return shares | dict.fromkeys((job_leaf.name for job_leaf in active), interpreter.parallelism_of(root))
+    requests = interpreter.requests_of(root)
+    bounds = [_share_bounds(job_leaf, filtered, requests, interpreter) for job_leaf in active]
+    return shares | divide_replicas(interpreter.parallelism_of(root), bounds)
 
 
-def _seat(piece: _Piece, outlook: Outlook, asks: dict[str, int], shape: Batch) -> Seat:
-    site = outlook.sites[piece.cluster]
-    part = shape.part(piece.leaf) if piece.leaf is not None else NO_PART
-    weight: float = outlook.policy.weight_of(site.name, site.labels) if piece.completions is None else piece.completions
-    most = max(ceiling(site, outlook.policy, part, asks), 1)
-    if piece.completions is not None:
-        most = min(most, piece.completions)
-    return Seat(piece.name, max(weight, 1), min(1, most), most, _held(piece, shape))
+def _share_bounds(
+    job_leaf: _JobLeaf, filtered: FilteredClusters, requests: dict[str, int], interpreter: JobInterpreter
+) -> ShareBounds:
+    cluster_info = filtered.clusters[job_leaf.cluster]
+    current_share = interpreter.current_share_of(job_leaf.leaf) if job_leaf.leaf is not None else NO_SHARE
+    weight: float = (
+        filtered.policy.weight_of(cluster_info.name, cluster_info.labels)
+        if job_leaf.completions is None
+        else job_leaf.completions
+    )
+    maximum = max(max_replicas(cluster_info, filtered.policy, current_share, requests), 1)
+    if job_leaf.completions is not None:
+        maximum = min(maximum, job_leaf.completions)
+    return ShareBounds(
+        job_leaf.name, max(weight, 1), min(1, maximum), maximum, _current_parallelism(job_leaf, interpreter)
+    )
 
 
-def _held(piece: _Piece, shape: Batch) -> int:
-    return shape.part(piece.leaf).replicas if piece.leaf is not None else 0
+def _current_parallelism(job_leaf: _JobLeaf, interpreter: JobInterpreter) -> int:
+    return interpreter.current_share_of(job_leaf.leaf).replicas if job_leaf.leaf is not None else 0
 
 
 # --- leaves ---
 
 
-def _updates(root: Object, pieces: Sequence[_Piece], shares: dict[str, int], outlook: Outlook) -> Iterator[Object]:
-    for piece in pieces:
-        leaf = piece.leaf
-        if leaf is None or "deletionTimestamp" in leaf["metadata"] or (piece.is_finished and not piece.lost):
+def _updates(
+    root: Object, job_leaves: Sequence[_JobLeaf], shares: dict[str, int], filtered: FilteredClusters
+) -> Iterator[Object]:
+    for job_leaf in job_leaves:
+        leaf = job_leaf.leaf
+        if leaf is None or "deletionTimestamp" in leaf["metadata"] or (job_leaf.is_finished and not job_leaf.is_lost):
             continue
-        labels = outlook.sites[piece.cluster].labels if piece.cluster in outlook.sites else {}
-        wanted = _leaf(root, piece, shares[piece.name], outlook)
-        changed = renewed(leaf, wanted, defaulted=not applies(outlook.policy, piece.cluster, labels))
-        if changed is not None:
-            yield changed
+        labels = filtered.clusters[job_leaf.cluster].labels if job_leaf.cluster in filtered.clusters else {}
+        desired = _leaf(root, job_leaf, shares[job_leaf.name], filtered)
+        updated = desired_leaf(leaf, desired, defaulted=not has_overrides(filtered.policy, job_leaf.cluster, labels))
+        if updated is not None:
+            yield updated
 
 
-def _leaf(root: Object, piece: _Piece, parallelism: int, outlook: Outlook) -> Object:
-    source = {**root, "metadata": {**root["metadata"], "labels": _own(root["metadata"].get("labels") or {}, root)}}
-    content = _content(root, piece, parallelism)
-    made = leaf_of(source, piece.cluster, content, share=parallelism, away=piece.lost, name=piece.name)
-    site = outlook.sites.get(piece.cluster)
-    if site is not None and not _is_fixed(root, piece):
-        made = overridden(made, outlook.policy, piece.cluster, site.labels)
-    return made
+def _leaf(root: Object, job_leaf: _JobLeaf, parallelism: int, filtered: FilteredClusters) -> Object:
+    source = {
+        **root,
+        "metadata": {**root["metadata"], "labels": _without_server_labels(root["metadata"].get("labels") or {}, root)},
+    }
+    content = _leaf_content(root, job_leaf, parallelism)
+    leaf = new_leaf(
+        source, job_leaf.cluster, content, replicas=parallelism, evacuated=job_leaf.is_lost, name=job_leaf.name
+    )
+    cluster_info = filtered.clusters.get(job_leaf.cluster)
+    if cluster_info is not None and not _is_template_immutable(root, job_leaf):
+        leaf = apply_overrides(leaf, filtered.policy, job_leaf.cluster, cluster_info.labels)
+    return leaf
 
 
-def _content(root: Object, piece: _Piece, parallelism: int) -> Object:
+def _leaf_content(root: Object, job_leaf: _JobLeaf, parallelism: int) -> Object:
     """The root decides its own lifetime, so a leaf has no TTL: it would be created, and run, again."""
     spec = {key: value for key, value in root["spec"].items() if key not in ("completions", "ttlSecondsAfterFinished")}
     spec["parallelism"] = parallelism
-    if piece.completions is not None:
-        spec["completions"] = piece.completions
+    if job_leaf.completions is not None:
+        spec["completions"] = job_leaf.completions
     if not spec.get("manualSelector"):
         spec.pop("selector", None)
-        spec["template"] = _relabelled(spec["template"], _own(_labels(root), root))
-    if piece.leaf is not None:
-        spec |= _given(spec, root, piece)
+        spec["template"] = _with_labels(spec["template"], _without_server_labels(_pod_labels(root), root))
+    if job_leaf.leaf is not None:
+        spec |= _server_fields(spec, root, job_leaf)
     return {**content_of(root), "spec": spec}
 
 
-def _given(spec: Object, root: Object, piece: _Piece) -> Object:
+def _server_fields(spec: Object, root: Object, job_leaf: _JobLeaf) -> Object:
     """Returns the fields that the leaf's server has set, and those that are immutable."""
-    leaf: Object = piece.leaf or {}
-    given = {"selector": leaf["spec"]["selector"]} if "selector" in leaf["spec"] else {}
-    if _is_fixed(root, piece):
-        return {**given, "template": leaf["spec"]["template"]}
-    labels = {key: value for key, value in _labels(leaf).items() if key in GIVEN_LABELS}
-    return {**given, "template": _relabelled(spec["template"], {**_labels({"spec": spec}), **labels})}
+    leaf: Object = job_leaf.leaf or {}
+    server_fields = {"selector": leaf["spec"]["selector"]} if "selector" in leaf["spec"] else {}
+    if _is_template_immutable(root, job_leaf):
+        return {**server_fields, "template": leaf["spec"]["template"]}
+    labels = {key: value for key, value in _pod_labels(leaf).items() if key in SERVER_LABELS}
+    return {**server_fields, "template": _with_labels(spec["template"], {**_pod_labels({"spec": spec}), **labels})}
 
 
-def _is_fixed(root: Object, piece: _Piece) -> bool:
+def _is_template_immutable(root: Object, job_leaf: _JobLeaf) -> bool:
     """True if its pod template cannot be changed: only that of a suspended Job can."""
-    return piece.leaf is not None and not (is_suspended(root) and is_suspended(piece.leaf))
+    return job_leaf.leaf is not None and not (is_suspended(root) and is_suspended(job_leaf.leaf))
 
 
-def _own(labels: dict[str, str], root: Object) -> dict[str, str]:
+def _without_server_labels(labels: dict[str, str], root: Object) -> dict[str, str]:
     """Removes the labels of the root's server."""
     if root["spec"].get("manualSelector"):
         return labels
-    return {key: value for key, value in labels.items() if key not in GIVEN_LABELS}
+    return {key: value for key, value in labels.items() if key not in SERVER_LABELS}
 
 
-def _labels(job: Object) -> dict[str, str]:
+def _pod_labels(job: Object) -> dict[str, str]:
     """Returns the labels of its pods."""
-    found: dict[str, str] = (job["spec"]["template"].get("metadata") or {}).get("labels") or {}
-    return found
+    labels: dict[str, str] = (job["spec"]["template"].get("metadata") or {}).get("labels") or {}
+    return labels
 
 
-def _relabelled(template: Object, labels: dict[str, str]) -> Object:
+def _with_labels(template: Object, labels: dict[str, str]) -> Object:
     return {**template, "metadata": {**(template.get("metadata") or {}), "labels": labels}}

@@ -13,52 +13,65 @@ from typing import Any
 
 from shoal.clock import Clock, rfc3339
 from shoal.fit.requirements import Requirements, from_expressions
-from shoal.fit.resources import Resources, amounts
-from shoal.kinds import capi
-from shoal.kinds.karpenter import (
-    CLAIMED_BY,
-    CLAIMED_BY_UID,
-    CLASS_GROUP,
-    CLASS_VERSION,
-    MACHINE,
-    MACHINE_DEPLOYMENT,
-    MACHINE_TEMPLATE,
+from shoal.fit.resources import Resources, parse_amounts
+from shoal.kinds.clusterapi import capi
+from shoal.kinds.karpenter.karpenter import (
+    MACHINE_ANNOTATION,
+    MACHINE_DEPLOYMENT_ANNOTATION,
+    MACHINE_TEMPLATE_ANNOTATION,
+    NODE_CLAIM_ANNOTATION,
+    NODE_CLAIM_UID_ANNOTATION,
     NODE_CLASS,
+    NODE_CLASS_GROUP,
+    NODE_CLASS_VERSION,
     READY,
-    annotation,
-    class_ref,
-    is_going,
+    annotation_of,
+    is_deleting,
+    node_class_ref,
 )
 from shoal.objects.errors import NotFound
-from shoal.provision.cloudprovider import (
-    ClassKind,
+from shoal.provision.cloudprovider.types import (
     Instance,
     Instances,
     InstanceType,
     InstanceTypes,
     InsufficientCapacity,
+    LaunchPending,
+    NodeClaimHandler,
     NodeClaimNotFound,
+    NodeClassKind,
     NodeClassNotReady,
-    NotYet,
     Offering,
     RepairPolicy,
-    Told,
 )
 from shoal.provision.clusterapi import drift
-from shoal.provision.clusterapi.decide import is_marked, lives_on
-from shoal.provision.clusterapi.making import Making
-from shoal.provision.clusterapi.offers import cheapest, instance_types
-from shoal.provision.clusterapi.ownerless import TEMPLATE_HASH
-from shoal.provision.clusterapi.sellers import Seller, entries, entry_of, full_name, is_entry, selected
-from shoal.provision.clusterapi.stock import DEPLOYMENTS, MACHINES, Stock, deployment_name, home_of
-from shoal.provision.homes import Home, Homes
-from shoal.provision.view import CLAIMS, View
+from shoal.provision.clusterapi.decide import is_marked_for_deletion, needs_machine
+from shoal.provision.clusterapi.machine_state import (
+    MACHINE_DEPLOYMENTS,
+    MACHINES,
+    MachineState,
+    capi_cluster_of,
+    deployment_name,
+)
+from shoal.provision.clusterapi.nodegroups import (
+    NodeGroup,
+    full_name,
+    is_selected,
+    is_template_offering,
+    machine_templates,
+    template_by_offering,
+)
+from shoal.provision.clusterapi.offerings import cheapest, instance_types
+from shoal.provision.clusterapi.standalone_machine import TEMPLATE_HASH
+from shoal.provision.clusterapi.standalone_machine_client import StandaloneMachineClient
+from shoal.provision.management import CAPIClusterRef, ManagementResolver
+from shoal.provision.state import NODE_CLAIMS, ClusterState
 
-__all__ = ["DEPLOYMENTS", "MACHINES", "ClusterAPI"]
+__all__ = ["MACHINES", "MACHINE_DEPLOYMENTS", "ClusterAPIProvider"]
 
 Object = dict[str, Any]
-Sellers = list[Seller]
-Priced = Callable[[str, InstanceTypes, Object], InstanceTypes]
+NodeGroups = list[NodeGroup]
+OverlayTypes = Callable[[str, InstanceTypes, Object], InstanceTypes]
 """Applies the NodeOverlays that hold for a NodeClaim to the types of a cluster."""
 
 _UNHEALTHY = (
@@ -70,277 +83,311 @@ _UNHEALTHY = (
 )
 """Node conditions that a machine does not recover from. The last two are from the node problem detector."""
 UNHEALTHY_SECONDS = 600.0
-DRAINED = {capi.EXCLUDE_NODE_DRAINING: "", capi.EXCLUDE_VOLUME_DETACH: ""}
+SKIP_DRAIN_ANNOTATIONS = {capi.EXCLUDE_NODE_DRAINING: "", capi.EXCLUDE_VOLUME_DETACH: ""}
 """Annotations of a Machine to be deleted: its node is already drained, or is not waited for."""
 
 
-class ClusterAPI:
+class ClusterAPIProvider:
     name = "clusterapi"
 
-    def __init__(self, homes: Homes, view: View, clock: Clock, priced: Priced | None = None) -> None:
+    def __init__(
+        self, resolver: ManagementResolver, state: ClusterState, clock: Clock, overlay_types: OverlayTypes | None = None
+    ) -> None:
         """`overlay_types` replaces announced prices by those of NodeOverlays."""
-        self._homes, self._view, self._clock, self._priced = homes, view, clock, priced
-        self.stock = Stock(homes, clock, self._repriced)
-        self._making = Making(self.stock, homes, view)
-        self.refused: dict[str, str] = {}
+        self._resolver, self._state, self._clock, self._overlay_types = resolver, state, clock, overlay_types
+        self.machine_state = MachineState(resolver, clock, self._on_price_change)
+        self._standalone_machines = StandaloneMachineClient(self.machine_state, resolver, state)
+        self.rejected: dict[str, str] = {}
         """By uid: NodeClaims that exceed the size of their MachineDeployment, and the message."""
-        self._told: list[Told] = []
-        view.classes.listen(lambda key, old, new: self._making.ask(new) if new is not None else None)
+        self._handlers: list[NodeClaimHandler] = []
+        state.node_classes.add_event_handler(
+            lambda key, old, new: self._standalone_machines.watch_templates(new) if new is not None else None
+        )
 
-    def listen(self, told: Told) -> None:
-        self._told.append(told)
+    def add_event_handler(self, handler: NodeClaimHandler) -> None:
+        self._handlers.append(handler)
 
-    def tell(self, cluster: str, claim: str = "") -> None:
-        for told in self._told:
-            told(cluster, claim)
+    def notify(self, cluster: str, claim: str = "") -> None:
+        for handler in self._handlers:
+            handler(cluster, claim)
 
     @property
-    def synced(self) -> bool:
-        return self.stock.synced and self._view.synced
+    def has_synced(self) -> bool:
+        return self.machine_state.has_synced and self._state.has_synced
 
-    def supported_node_classes(self) -> tuple[ClassKind, ...]:
-        return (ClassKind(CLASS_GROUP, CLASS_VERSION, NODE_CLASS),)
+    def supported_node_classes(self) -> tuple[NodeClassKind, ...]:
+        return (NodeClassKind(NODE_CLASS_GROUP, NODE_CLASS_VERSION, NODE_CLASS),)
 
     def repair_policies(self) -> tuple[RepairPolicy, ...]:
         return tuple(RepairPolicy(condition, status, UNHEALTHY_SECONDS) for condition, status in _UNHEALTHY)
 
     def instance_types(self, cluster: str, node_class: Object) -> InstanceTypes:
-        found = self.stock.sellers(self._homes.of(cluster), node_class)
-        claimed = self._claimed(cluster, found)
-        types = instance_types(found, claimed)
-        return instance_types(found, self._foreseen(cluster, types, claimed)) if claimed[""] else types
+        groups = self.machine_state.node_groups(self._resolver.capi_cluster_of(cluster), node_class)
+        claimed = self._claims_by_group(cluster, groups)
+        types = instance_types(groups, claimed)
+        return instance_types(groups, self._with_unassigned_claims(cluster, types, claimed)) if claimed[""] else types
 
-    def class_problem(self, cluster: str, node_class: Object) -> tuple[str, str] | None:
-        home = self._homes.of(cluster)
-        if home is None:
+    def node_class_error(self, cluster: str, node_class: Object) -> tuple[str, str] | None:
+        capi_cluster = self._resolver.capi_cluster_of(cluster)
+        if capi_cluster is None:
             return "NoCluster", "no Cluster API Cluster stands behind this cluster"
-        if self.stock.sellers(home, node_class):
+        if self.machine_state.node_groups(capi_cluster, node_class):
             return None
-        where, members = f"of Cluster {home.namespace}/{home.name}", self.stock.members(home)
-        templates = entries(node_class)
-        if templates and not any(self.stock.template(home, each) for each in templates):
+        subject, members = (
+            f"of Cluster {capi_cluster.namespace}/{capi_cluster.name}",
+            self.machine_state.member_deployments(capi_cluster),
+        )
+        templates = machine_templates(node_class)
+        if templates and not any(self.machine_state.infrastructure_template(capi_cluster, each) for each in templates):
             return "NoMachineTemplates", f"no template of machineTemplates is there and has {capi.KARPENTER_MEMBER}"
-        chosen = [each for each in members if selected(each, node_class)]
-        if not chosen and not templates:
+        selected_members = [each for each in members if is_selected(each, node_class)]
+        if not selected_members and not templates:
             if members:
-                said = f"scalableResourceSelector matches none of the MachineDeployments {where}"
-                return "NoMachineDeployments", said
-            return "NoMachineDeployments", f"no MachineDeployment {where} has the label {capi.KARPENTER_MEMBER}"
+                message = f"scalableResourceSelector matches none of the MachineDeployments {subject}"
+                return "NoMachineDeployments", message
+            return "NoMachineDeployments", f"no MachineDeployment {subject} has the label {capi.KARPENTER_MEMBER}"
         if templates:
             return "NoCapacityAnnounced", "no machine template says its cpu and memory"
-        return "NoCapacityAnnounced", f"no MachineDeployment {where} announces its cpu and memory"
+        return "NoCapacityAnnounced", f"no MachineDeployment {subject} announces its cpu and memory"
 
     async def create(self, cluster: str, claim: Object) -> Instance:
-        if annotation(claim, MACHINE):
-            return await self._launched(cluster, claim)
+        if annotation_of(claim, MACHINE_ANNOTATION):
+            return await self._instance_or_pending(cluster, claim)
         uid = claim["metadata"]["uid"]
-        if uid in self.refused:
-            raise InsufficientCapacity(self.refused[uid])
-        if not self.synced:
-            raise NotYet("the MachineDeployments are not known yet")
-        if not _chosen(claim):
+        if uid in self.rejected:
+            raise InsufficientCapacity(self.rejected[uid])
+        if not self.has_synced:
+            raise LaunchPending("the MachineDeployments are not known yet")
+        if not _chosen_offering(claim):
             claim = await self._choose(cluster, claim)
-        chosen = _chosen(claim)
-        if not is_entry(chosen):
-            if self._seller(cluster, claim) is None:
-                raise InsufficientCapacity(f"MachineDeployment {chosen} takes no part any more")
-            raise NotYet(f"waiting for a Machine of MachineDeployment {chosen}")
-        self._check_room(cluster, claim, chosen)
-        return await self._launched(cluster, await self._making.make(cluster, claim, chosen))
+        offering = _chosen_offering(claim)
+        if not is_template_offering(offering):
+            if self._node_group(cluster, claim) is None:
+                raise InsufficientCapacity(f"MachineDeployment {offering} takes no part any more")
+            raise LaunchPending(f"waiting for a Machine of MachineDeployment {offering}")
+        self._check_limit(cluster, claim, offering)
+        return await self._instance_or_pending(
+            cluster, await self._standalone_machines.create(cluster, claim, offering)
+        )
 
     async def delete(self, cluster: str, claim: Object) -> None:
-        self.refused.pop(claim["metadata"]["uid"], None)
+        self.rejected.pop(claim["metadata"]["uid"], None)
         machine = await self._machine(cluster, claim)
         if machine is None:
             raise NodeClaimNotFound(f"no Machine is behind NodeClaim {claim['metadata']['name']}")
-        metadata, management = machine["metadata"], self._homes.management
-        if is_going(machine):
+        metadata, management = machine["metadata"], self._resolver.management_client
+        if is_deleting(machine):
             return
-        if not is_marked(machine):
-            said = {**DRAINED, capi.DELETE_MACHINE: rfc3339(self._clock.now())}
-            patch = {"metadata": {"uid": metadata["uid"], "annotations": said}}
-            marked = await management.merge(MACHINES, metadata["name"], patch, metadata["namespace"])
-            self.stock.learn(marked)
-        if self.stock.deployment(deployment_name(machine)) is None:
+        if not is_marked_for_deletion(machine):
+            machine_annotations = {**SKIP_DRAIN_ANNOTATIONS, capi.DELETE_MACHINE: rfc3339(self._clock.now())}
+            patch = {"metadata": {"uid": metadata["uid"], "annotations": machine_annotations}}
+            marked = await management.merge_patch(MACHINES, metadata["name"], patch, metadata["namespace"])
+            self.machine_state.observe_write(marked)
+        if self.machine_state.deployment(deployment_name(machine)) is None:
             await management.delete(MACHINES, metadata["name"], metadata["namespace"], uid=metadata["uid"])
 
     def get(self, cluster: str, claim: Object) -> Instance | None:
-        machine = self.stock.machine_of(cluster, claim)
+        machine = self.machine_state.machine_of(cluster, claim)
         return self._instance(cluster, machine) if machine is not None else None
 
     def list(self, cluster: str) -> Instances:
-        home = self._homes.of(cluster)
-        return [self._instance(cluster, each) for each in self.stock.claimed(home)] if home is not None else []
+        capi_cluster = self._resolver.capi_cluster_of(cluster)
+        return (
+            [self._instance(cluster, each) for each in self.machine_state.claimed_machines(capi_cluster)]
+            if capi_cluster is not None
+            else []
+        )
 
     def is_drifted(self, cluster: str, claim: Object) -> str:
-        machine = self.stock.machine_of(cluster, claim)
+        machine = self.machine_state.machine_of(cluster, claim)
         if machine is None:
             raise NodeClaimNotFound(f"no Machine is behind NodeClaim {claim['metadata']['name']}")
-        if not self.synced:
+        if not self.has_synced:
             return ""
-        chosen = annotation(claim, MACHINE_TEMPLATE)
-        if chosen:
+        template = annotation_of(claim, MACHINE_TEMPLATE_ANNOTATION)
+        if template:
             try:
-                now = self._making.fingerprint(cluster, claim, chosen)
-            except NotYet:
+                current_hash = self._standalone_machines.template_hash(cluster, claim, template)
+            except LaunchPending:
                 return ""
-            return drift.of_template(annotation(machine, TEMPLATE_HASH), now)
-        deployment = self.stock.deployment(deployment_name(machine))
-        sets = self.stock.sets_of(deployment) if deployment is not None else []
-        return drift.of_deployment(machine, deployment, sets, self._node_class(cluster, claim))
+            return drift.template_drift(annotation_of(machine, TEMPLATE_HASH), current_hash)
+        deployment = self.machine_state.deployment(deployment_name(machine))
+        sets = self.machine_state.machine_sets_of(deployment) if deployment is not None else []
+        return drift.deployment_drift(machine, deployment, sets, self._node_class(cluster, claim))
 
-    def foresee(self, cluster: str, claim: Object) -> Instance | None:
-        found = self.get(cluster, claim)
-        if found is not None:
-            return found
-        seller = self._seller(cluster, claim)
-        if seller is not None:
-            return Instance("", seller.labels, seller.capacity, seller.capacity)
-        best = self._best(cluster, claim)
+    def expected_instance(self, cluster: str, claim: Object) -> Instance | None:
+        instance = self.get(cluster, claim)
+        if instance is not None:
+            return instance
+        group = self._node_group(cluster, claim)
+        if group is not None:
+            return Instance("", group.labels, group.capacity, group.capacity)
+        best = self._cheapest_offering(cluster, claim)
         return Instance("", best[1].labels, best[0].capacity, best[0].allocatable) if best is not None else None
 
     async def _machine(self, cluster: str, claim: Object) -> Object | None:
         """Returns None only if the server confirms it: a missing Machine may not have reached the cache yet."""
-        found = self.stock.machine_of(cluster, claim)
-        if found is not None:
-            return found
-        if not self.synced:
-            raise NotYet("the Machines are not known yet")
-        namespace, _, name = annotation(claim, MACHINE).partition("/")
+        cached = self.machine_state.machine_of(cluster, claim)
+        if cached is not None:
+            return cached
+        if not self.has_synced:
+            raise LaunchPending("the Machines are not known yet")
+        namespace, _, name = annotation_of(claim, MACHINE_ANNOTATION).partition("/")
         if not name:
-            return await self._making.find(cluster, claim) if annotation(claim, MACHINE_TEMPLATE) else None
+            return (
+                await self._standalone_machines.find(cluster, claim)
+                if annotation_of(claim, MACHINE_TEMPLATE_ANNOTATION)
+                else None
+            )
         try:
-            machine = await self._homes.management.get(MACHINES, name, namespace)
+            machine = await self._resolver.management_client.get(MACHINES, name, namespace)
         except NotFound as error:
-            if error.kind != MACHINES.plural:
+            if error.kind != MACHINES.resource:
                 raise
             return None
-        if not self.stock.belongs(machine, cluster, claim):
+        if not self.machine_state.belongs_to(machine, cluster, claim):
             return None
-        self.stock.learn(machine)  # `get` must know it too: a launched NodeClaim without an instance is deleted
+        self.machine_state.observe_write(
+            machine
+        )  # `get` must know it too: a launched NodeClaim without an instance is deleted
         return machine
 
-    async def _launched(self, cluster: str, claim: Object) -> Instance:
+    async def _instance_or_pending(self, cluster: str, claim: Object) -> Instance:
         machine = await self._machine(cluster, claim)
-        name = annotation(claim, MACHINE)
-        if machine is None or is_going(machine):
+        name = annotation_of(claim, MACHINE_ANNOTATION)
+        if machine is None or is_deleting(machine):
             raise InsufficientCapacity(f"Machine {name} has gone")
-        found = self._instance(cluster, machine)
-        if not found.provider_id:
-            raise NotYet(f"waiting for the providerID of Machine {name}")
-        return found
+        instance = self._instance(cluster, machine)
+        if not instance.provider_id:
+            raise LaunchPending(f"waiting for the providerID of Machine {name}")
+        return instance
 
     async def _choose(self, cluster: str, claim: Object) -> Object:
         if self._node_class(cluster, claim) is None:
-            name = class_ref(claim["spec"]).get("name")
+            name = node_class_ref(claim["spec"]).get("name")
             raise NodeClassNotReady(f"there is no ClusterAPINodeClass {name!r}")
-        best = self._best(cluster, claim)
+        best = self._cheapest_offering(cluster, claim)
         if best is None:
             raise InsufficientCapacity(
                 "no MachineDeployment with room satisfies the requirements and has the resources"
             )
-        name, chosen = claim["metadata"]["name"], best[1].name
+        name, offering = claim["metadata"]["name"], best[1].name
         metadata = {
             "resourceVersion": claim["metadata"]["resourceVersion"],
-            "annotations": {MACHINE_TEMPLATE if is_entry(chosen) else MACHINE_DEPLOYMENT: chosen},
+            "annotations": {
+                MACHINE_TEMPLATE_ANNOTATION
+                if is_template_offering(offering)
+                else MACHINE_DEPLOYMENT_ANNOTATION: offering
+            },
         }
-        written = await self._homes.client(cluster).merge(CLAIMS, name, {"metadata": metadata})
-        return self._view.claims.learn(cluster, written)
+        written = await self._resolver.client(cluster).merge_patch(NODE_CLAIMS, name, {"metadata": metadata})
+        return self._state.node_claims.observe_write(cluster, written)
 
-    def _best(self, cluster: str, claim: Object) -> tuple[InstanceType, Offering] | None:
+    def _cheapest_offering(self, cluster: str, claim: Object) -> tuple[InstanceType, Offering] | None:
         node_class = self._node_class(cluster, claim)
         if node_class is None:
             return None
-        found = self.stock.sellers(self._homes.of(cluster), node_class)
-        types = instance_types(found, self._claimed(cluster, found))
-        return cheapest(types if self._priced is None else self._priced(cluster, types, claim), *_wishes(claim))
+        groups = self.machine_state.node_groups(self._resolver.capi_cluster_of(cluster), node_class)
+        types = instance_types(groups, self._claims_by_group(cluster, groups))
+        return cheapest(
+            types if self._overlay_types is None else self._overlay_types(cluster, types, claim),
+            *_requirements_of(claim),
+        )
 
-    def _check_room(self, cluster: str, claim: Object, chosen: str) -> None:
+    def _check_limit(self, cluster: str, claim: Object, offering: str) -> None:
         """If more NodeClaims chose the template than its limit, those with a Machine win, then the oldest."""
-        seller = self._seller(cluster, claim)
-        if seller is None or seller.most is None:
+        group = self._node_group(cluster, claim)
+        if group is None or group.max_machines is None:
             return
         ahead = sum(
-            self.stock.machine_of(cluster, each) is not None or _age_order(each) < _age_order(claim)
-            for each in self._living(cluster)
-            if _chosen(each) == chosen and each["metadata"]["uid"] != claim["metadata"]["uid"]
+            self.machine_state.machine_of(cluster, each) is not None or _age_order(each) < _age_order(claim)
+            for each in self._active_claims(cluster)
+            if _chosen_offering(each) == offering and each["metadata"]["uid"] != claim["metadata"]["uid"]
         )
-        if ahead >= seller.most and self.stock.machine_of(cluster, claim) is None:
-            raise InsufficientCapacity(f"machine template {chosen} has reached its limit of {seller.most}")
+        if ahead >= group.max_machines and self.machine_state.machine_of(cluster, claim) is None:
+            raise InsufficientCapacity(f"machine template {offering} has reached its limit of {group.max_machines}")
 
-    def _seller(self, cluster: str, claim: Object) -> Seller | None:
+    def _node_group(self, cluster: str, claim: Object) -> NodeGroup | None:
         """Node group chosen for the NodeClaim; None if none was chosen or it no longer exists."""
-        home, chosen = self._homes.of(cluster), _chosen(claim)
-        if home is None or not chosen:
+        capi_cluster, offering = self._resolver.capi_cluster_of(cluster), _chosen_offering(claim)
+        if capi_cluster is None or not offering:
             return None
-        if not is_entry(chosen):
-            deployment = self.stock.deployment(chosen)
-            return self.stock.seller(deployment) if deployment is not None and home_of(deployment) == home else None
+        if not is_template_offering(offering):
+            deployment = self.machine_state.deployment(offering)
+            return (
+                self.machine_state.group_of(deployment)
+                if deployment is not None and capi_cluster_of(deployment) == capi_cluster
+                else None
+            )
         node_class = self._node_class(cluster, claim)
-        entry = entry_of(node_class, chosen) if node_class is not None else None
-        return self.stock.entry(home, node_class, entry) if node_class is not None and entry is not None else None
+        entry = template_by_offering(node_class, offering) if node_class is not None else None
+        return (
+            self.machine_state.group_of_template(capi_cluster, node_class, entry)
+            if node_class is not None and entry is not None
+            else None
+        )
 
     def _node_class(self, cluster: str, claim: Object) -> Object | None:
-        found = self._view.classes.get(cluster, class_ref(claim["spec"]).get("name", ""))
-        return None if found is None or is_going(found) else found
+        node_class = self._state.node_classes.get(cluster, node_class_ref(claim["spec"]).get("name", ""))
+        return None if node_class is None or is_deleting(node_class) else node_class
 
-    def _living(self, cluster: str) -> Iterable[Object]:
+    def _active_claims(self, cluster: str) -> Iterable[Object]:
         """NodeClaims that have or need a Machine."""
-        claims = self._view.claims.of(cluster)
-        return (claim for claim in claims if lives_on(claim, self.stock.machine_of(cluster, claim)))
+        claims = self._state.node_claims.list_in(cluster)
+        return (claim for claim in claims if needs_machine(claim, self.machine_state.machine_of(cluster, claim)))
 
-    def _claimed(self, cluster: str, sellers: Sellers) -> Counter[str]:
+    def _claims_by_group(self, cluster: str, groups: NodeGroups) -> Counter[str]:
         """Number of NodeClaims by node group; computed only if a group has a limit."""
-        limited = any(seller.most is not None for seller in sellers)
-        return Counter(_chosen(claim) for claim in self._living(cluster)) if limited else Counter()
+        limited = any(group.max_machines is not None for group in groups)
+        return Counter(_chosen_offering(claim) for claim in self._active_claims(cluster)) if limited else Counter()
 
-    def _foreseen(self, cluster: str, types: InstanceTypes, claimed: Counter[str]) -> Counter[str]:
+    def _with_unassigned_claims(self, cluster: str, types: InstanceTypes, claimed: Counter[str]) -> Counter[str]:
         """Adds NodeClaims without a choice to the group they would choose."""
-        found = Counter(claimed)
-        for claim in self._living(cluster):
-            best = cheapest(types, *_wishes(claim)) if not _chosen(claim) else None
+        counts = Counter(claimed)
+        for claim in self._active_claims(cluster):
+            best = cheapest(types, *_requirements_of(claim)) if not _chosen_offering(claim) else None
             if best is not None:
-                found[best[1].name] += 1
-        return found
+                counts[best[1].name] += 1
+        return counts
 
-    def _repriced(self, namespace: str) -> None:
-        for cluster in self._view.classes.clusters():
-            home: Home | None = self._homes.of(cluster)
-            if home is not None and namespace in ("", home.namespace):
-                self.tell(cluster)
+    def _on_price_change(self, namespace: str) -> None:
+        for cluster in self._state.node_classes.clusters():
+            capi_cluster: CAPIClusterRef | None = self._resolver.capi_cluster_of(cluster)
+            if capi_cluster is not None and namespace in ("", capi_cluster.namespace):
+                self.notify(cluster)
 
     def _instance(self, cluster: str, machine: Object) -> Instance:
         """Builds the Instance from what is known; a malformed Machine yields little."""
-        claim = self._view.claims.get(cluster, annotation(machine, CLAIMED_BY))
-        deployment = self.stock.deployment(deployment_name(machine))
-        seller = self.stock.seller(deployment) if deployment is not None else None
-        if seller is None and claim is not None:
-            seller = self._seller(cluster, claim)
-        has = seller.capacity if seller is not None else {}
+        claim = self._state.node_claims.get(cluster, annotation_of(machine, NODE_CLAIM_ANNOTATION))
+        deployment = self.machine_state.deployment(deployment_name(machine))
+        group = self.machine_state.group_of(deployment) if deployment is not None else None
+        if group is None and claim is not None:
+            group = self._node_group(cluster, claim)
+        capacity = group.capacity if group is not None else {}
         spec = machine.get("spec") or {}
         return Instance(
             provider_id=str(spec.get("providerID") or ""),
-            labels=seller.labels if seller is not None else {},
-            capacity=has,
-            allocatable=has,
-            going=is_going(machine),
+            labels=group.labels if group is not None else {},
+            capacity=capacity,
+            allocatable=capacity,
+            deleting=is_deleting(machine),
             name=full_name(machine),
-            claim=annotation(machine, CLAIMED_BY),
-            claim_uid=annotation(machine, CLAIMED_BY_UID),
+            claim=annotation_of(machine, NODE_CLAIM_ANNOTATION),
+            claim_uid=annotation_of(machine, NODE_CLAIM_UID_ANNOTATION),
         )
 
 
-def _wishes(claim: Object) -> tuple[Requirements, Resources, Sequence[Object]]:
+def _requirements_of(claim: Object) -> tuple[Requirements, Resources, Sequence[Object]]:
     """Requirements, requests and allowed taints of a NodeClaim."""
     spec = claim["spec"]
-    needs = amounts((spec.get("resources") or {}).get("requests"))
+    requests = parse_amounts((spec.get("resources") or {}).get("requests"))
     taints = [*(spec.get("taints") or ()), *(spec.get("startupTaints") or ())]
-    return from_expressions(spec.get("requirements")), needs, taints
+    return from_expressions(spec.get("requirements")), requests, taints
 
 
-def _chosen(claim: Object) -> str:
+def _chosen_offering(claim: Object) -> str:
     """Name of the offering chosen for a NodeClaim."""
-    return annotation(claim, MACHINE_DEPLOYMENT) or annotation(claim, MACHINE_TEMPLATE)
+    return annotation_of(claim, MACHINE_DEPLOYMENT_ANNOTATION) or annotation_of(claim, MACHINE_TEMPLATE_ANNOTATION)
 
 
 def _age_order(claim: Object) -> tuple[str, str]:

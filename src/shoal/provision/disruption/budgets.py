@@ -9,11 +9,18 @@ from collections.abc import Mapping
 from datetime import UTC
 from typing import Any
 
-from shoal.kinds.cron import parse
-from shoal.kinds.cron_times import next_time
-from shoal.kinds.karpenter import INITIALIZED, INSTANCE_TERMINATING, READY, is_going, pool_of, seconds
+from shoal.kinds.batch.cron import parse_schedule
+from shoal.kinds.batch.cron_times import next_fire_time
+from shoal.kinds.karpenter.karpenter import (
+    INITIALIZED,
+    INSTANCE_TERMINATING,
+    READY,
+    is_deleting,
+    nodepool_of,
+    parse_duration,
+)
 from shoal.objects.conditions import condition_is
-from shoal.provision.disruption.model import DRIFTED, EMPTY, UNDERUTILIZED, Snapshot
+from shoal.provision.disruption.model import DRIFTED, EMPTY, UNDERUTILIZED, DisruptionSnapshot
 
 Object = dict[str, Any]
 
@@ -21,58 +28,58 @@ DEFAULT_BUDGETS: list[Object] = [{"nodes": "10%"}]
 UNBOUNDED = 2**31 - 1
 
 
-def budgets(snapshot: Snapshot) -> dict[str, dict[str, int]]:
+def budgets_by_reason(snapshot: DisruptionSnapshot) -> dict[str, dict[str, int]]:
     """Allowed disruptions by reason and NodePool."""
-    return {reason: allowed(snapshot, reason) for reason in (EMPTY, DRIFTED, UNDERUTILIZED)}
+    return {reason: allowed_disruptions(snapshot, reason) for reason in (EMPTY, DRIFTED, UNDERUTILIZED)}
 
 
-def allowed(snapshot: Snapshot, reason: str) -> dict[str, int]:
+def allowed_disruptions(snapshot: DisruptionSnapshot, reason: str) -> dict[str, int]:
     """Allowed further disruptions by NodePool. Nodes being deleted or not ready are subtracted."""
     total: dict[str, int] = {}
-    down: dict[str, int] = {}
+    disrupted: dict[str, int] = {}
     for each in snapshot.nodes:
         if not condition_is(each.claim, INITIALIZED) or condition_is(each.claim, INSTANCE_TERMINATING):
             continue
-        pool = pool_of(each.claim)
+        pool = nodepool_of(each.claim)
         total[pool] = total.get(pool, 0) + 1
-        going = each.busy or is_going(each.claim) or is_going(each.node)
-        if going or not condition_is(each.node, READY):
-            down[pool] = down.get(pool, 0) + 1
+        is_disrupting = each.disrupting or is_deleting(each.claim) or is_deleting(each.node)
+        if is_disrupting or not condition_is(each.node, READY):
+            disrupted[pool] = disrupted.get(pool, 0) + 1
     return {
-        name: max(0, allowed_by(pool.pool, total.get(name, 0), reason, snapshot.now) - down.get(name, 0))
+        name: max(0, budget_limit(pool.node_pool, total.get(name, 0), reason, snapshot.now) - disrupted.get(name, 0))
         for name, pool in snapshot.pools().items()
     }
 
 
-def allowed_by(pool: Object, total: int, reason: str, now: float) -> int:
+def budget_limit(pool: Object, total: int, reason: str, now: float) -> int:
     """Limit for this many nodes. An unreadable budget allows nothing."""
-    found = [
-        _of(budget, total, now)
-        for budget in disruption_of(pool).get("budgets", DEFAULT_BUDGETS)
+    limits = [
+        _limit_of(budget, total, now)
+        for budget in disruption_spec(pool).get("budgets", DEFAULT_BUDGETS)
         if not budget.get("reasons") or reason in budget["reasons"]
     ]
-    return min(found, default=UNBOUNDED)
+    return min(limits, default=UNBOUNDED)
 
 
-def disruption_of(pool: Object) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = (pool.get("spec") or {}).get("disruption") or {}
-    return found
+def disruption_spec(pool: Object) -> Mapping[str, Any]:
+    spec: Mapping[str, Any] = (pool.get("spec") or {}).get("disruption") or {}
+    return spec
 
 
-def in_force(budget: Object, now: float) -> bool:
+def is_active(budget: Object, now: float) -> bool:
     """True if its schedule (UTC) fired within its duration. Raises ValueError if it is unreadable."""
     if not budget.get("schedule") and not budget.get("duration"):
         return True
-    duration = seconds(budget.get("duration"))
+    duration = parse_duration(budget.get("duration"))
     if duration is None:
         raise ValueError("a schedule needs a duration")
-    fires = next_time(parse(str(budget.get("schedule") or "")), now - duration, UTC)
-    return fires is not None and fires <= now
+    next_start = next_fire_time(parse_schedule(str(budget.get("schedule") or "")), now - duration, UTC)
+    return next_start is not None and next_start <= now
 
 
-def _of(budget: Object, total: int, now: float) -> int:
+def _limit_of(budget: Object, total: int, now: float) -> int:
     try:
-        if not in_force(budget, now):
+        if not is_active(budget, now):
             return UNBOUNDED
     except ValueError:
         return 0

@@ -5,159 +5,180 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from shoal.kinds.karpenter import SPOT
-from shoal.provision.disruption.balanced import Totals, approved, can_pass, totals
-from shoal.provision.disruption.budgets import allowed
-from shoal.provision.disruption.candidates import UNCONSOLIDATABLE, candidates, may_be_consolidated, within_budget
-from shoal.provision.disruption.model import UNDERUTILIZED, Candidate, Command, Decision, Note, Settings, Snapshot
-from shoal.provision.disruption.moving import Move, move
-from shoal.provision.disruption.outcome import foreseen
+from shoal.kinds.karpenter.karpenter import SPOT
+from shoal.provision.disruption.balanced import PoolTotals, is_approved, may_be_approved, totals
+from shoal.provision.disruption.budgets import allowed_disruptions
+from shoal.provision.disruption.candidates import UNCONSOLIDATABLE, candidates, consolidation_eligibility, within_budget
+from shoal.provision.disruption.kube_scheduler_model import predict
+from shoal.provision.disruption.model import (
+    UNDERUTILIZED,
+    Candidate,
+    Command,
+    DisruptionDecision,
+    DisruptionSettings,
+    DisruptionSnapshot,
+    NodeNote,
+)
 from shoal.provision.disruption.prices import (
     allows,
-    below,
-    enough,
-    most_for,
+    max_price,
+    pin_capacity_type,
     pin_to_spot,
-    pinned,
-    priced,
-    renamed,
+    priced_types,
+    types_for_min_values,
+    with_replacement_name,
     with_types,
+    with_types_below,
 )
-from shoal.provision.simulation.model import NewClaim
+from shoal.provision.disruption.scheduling_simulation import SchedulingSimulation, simulate_scheduling
+from shoal.provision.simulation.model import NewNodeClaim
 
-Stop = Callable[[], bool]
+StopFunction = Callable[[], bool]
 
-MOST_AT_ONCE = 100
-SPOT_TYPES = 15
+MAX_CANDIDATES = 100
+MIN_SPOT_TYPES = 15
 """Minimum number of cheaper types to replace a spot node, and the number of types requested."""
 
 
-def never() -> bool:
+def never_stop() -> bool:
     return False
 
 
-def eligible(snapshot: Snapshot) -> tuple[list[Candidate], list[Note], dict[str, Totals]]:
+def eligible_candidates(snapshot: DisruptionSnapshot) -> tuple[list[Candidate], list[NodeNote], dict[str, PoolTotals]]:
     """Consolidatable candidates by descending price per disruption cost."""
-    found, notes = candidates(snapshot)
-    may = []
-    for each in found:
-        yes, why = may_be_consolidated(each)
-        if yes:
-            may.append(each)
-        elif why:
-            notes.append(Note(each.name, UNCONSOLIDATABLE, why))
-    return sorted(may, key=lambda each: (-each.ratio, each.name)), notes, totals(snapshot, found)
+    all_candidates, notes = candidates(snapshot)
+    eligible = []
+    for each in all_candidates:
+        is_eligible, reason = consolidation_eligibility(each)
+        if is_eligible:
+            eligible.append(each)
+        elif reason:
+            notes.append(NodeNote(each.name, UNCONSOLIDATABLE, reason))
+    return sorted(eligible, key=lambda each: (-each.savings_ratio, each.name)), notes, totals(snapshot, all_candidates)
 
 
-def multi(snapshot: Snapshot, settings: Settings, stop: Stop = never) -> Decision:
+def multi_node_consolidation(
+    snapshot: DisruptionSnapshot, settings: DisruptionSettings, stop: StopFunction = never_stop
+) -> DisruptionDecision:
     """Largest prefix of the candidates, found by bisection, whose pods fit elsewhere or on one cheaper new node."""
-    found, notes, sums = eligible(snapshot)
-    found, limited = within_budget(found, allowed(snapshot, UNDERUTILIZED))
+    ordered, notes, totals_by_pool = eligible_candidates(snapshot)
+    ordered, limited = within_budget(ordered, allowed_disruptions(snapshot, UNDERUTILIZED))
     best = None
-    fewest, most = 1, min(len(found) - 1, MOST_AT_ONCE)
-    while fewest <= most and not stop():
-        middle = (fewest + most) // 2
-        command = together(snapshot, found[: middle + 1], settings)
-        if command is not None and approved(command, sums):
-            best, fewest = command, middle + 1
+    low, high = 1, min(len(ordered) - 1, MAX_CANDIDATES)
+    while low <= high and not stop():
+        middle = (low + high) // 2
+        command = consolidate_together(snapshot, ordered[: middle + 1], settings)
+        if command is not None and is_approved(command, totals_by_pool):
+            best, low = command, middle + 1
         else:
-            most = middle - 1
-    return Decision(best, tuple(notes), limited)
+            high = middle - 1
+    return DisruptionDecision(best, tuple(notes), limited)
 
 
-def single(snapshot: Snapshot, settings: Settings, stop: Stop = never) -> Decision:
+def single_node_consolidation(
+    snapshot: DisruptionSnapshot, settings: DisruptionSettings, stop: StopFunction = never_stop
+) -> DisruptionDecision:
     """First candidate whose pods fit on other nodes or on one cheaper new node."""
-    found, notes, sums = eligible(snapshot)
-    left, limited = allowed(snapshot, UNDERUTILIZED), False
-    for each in _interleaved(found):
+    ordered, notes, totals_by_pool = eligible_candidates(snapshot)
+    remaining, limited = allowed_disruptions(snapshot, UNDERUTILIZED), False
+    for each in _interleave_pools(ordered):
         if stop():
             break
-        if left.get(each.pool.name, 0) < 1:
+        if remaining.get(each.pool.name, 0) < 1:
             limited = True
             continue
-        if not can_pass(each, sums):
+        if not may_be_approved(each, totals_by_pool):
             continue
-        command, why = alone(snapshot, each, settings)
-        if command is not None and approved(command, sums):
-            return Decision(command, tuple(notes), limited)
-        if why:
-            notes.append(Note(each.name, UNCONSOLIDATABLE, why))
-    return Decision(None, tuple(notes), limited)
+        command, reason = consolidate_alone(snapshot, each, settings)
+        if command is not None and is_approved(command, totals_by_pool):
+            return DisruptionDecision(command, tuple(notes), limited)
+        if reason:
+            notes.append(NodeNote(each.name, UNCONSOLIDATABLE, reason))
+    return DisruptionDecision(None, tuple(notes), limited)
 
 
-def together(snapshot: Snapshot, found: Sequence[Candidate], settings: Settings) -> Command | None:
-    return consolidated(snapshot, found, settings, "multi")[0]
+def consolidate_together(
+    snapshot: DisruptionSnapshot, subset: Sequence[Candidate], settings: DisruptionSettings
+) -> Command | None:
+    return compute_consolidation(snapshot, subset, settings, "multi")[0]
 
 
-def alone(snapshot: Snapshot, candidate: Candidate, settings: Settings) -> tuple[Command | None, str]:
-    return consolidated(snapshot, (candidate,), settings, "single")
+def consolidate_alone(
+    snapshot: DisruptionSnapshot, candidate: Candidate, settings: DisruptionSettings
+) -> tuple[Command | None, str]:
+    return compute_consolidation(snapshot, (candidate,), settings, "single")
 
 
-def consolidated(
-    snapshot: Snapshot, found: Sequence[Candidate], settings: Settings, method: str
+def compute_consolidation(
+    snapshot: DisruptionSnapshot, subset: Sequence[Candidate], settings: DisruptionSettings, method: str
 ) -> tuple[Command | None, str]:
     """Returns the command that removes all of them, or None and the reason."""
-    moved = move(snapshot, found)
-    if moved.problem:
-        return None, moved.problem
-    command = Command(UNDERUTILIZED, method, tuple(found), plan=moved.plan)
-    if not moved.plan.claims:
-        return _foreseen(command, moved, settings)
-    if len(moved.plan.claims) > 1:
-        return None, f"Can't remove without creating {len(moved.plan.claims)} candidates"
-    (claim,) = moved.plan.claims
+    simulation = simulate_scheduling(snapshot, subset)
+    if simulation.error:
+        return None, simulation.error
+    command = Command(UNDERUTILIZED, method, tuple(subset), results=simulation.results)
+    if not simulation.results.new_node_claims:
+        return _predict(command, simulation, settings)
+    if len(simulation.results.new_node_claims) > 1:
+        return None, f"Can't remove without creating {len(simulation.results.new_node_claims)} candidates"
+    (claim,) = simulation.results.new_node_claims
     pool = snapshot.pools()[claim.pool]
-    if all(each.capacity_type == SPOT for each in found) and allows(claim, SPOT):
-        replacement, why = _spot_to_spot(claim, command, snapshot, settings)
+    if all(each.capacity_type == SPOT for each in subset) and allows(claim, SPOT):
+        replacement, reason = _spot_to_spot(claim, command, snapshot, settings)
     else:
-        replacement, why = below(claim, pool, command.cost), "Can't replace with a cheaper node"
+        replacement, reason = with_types_below(claim, pool, command.cost), "Can't replace with a cheaper node"
     if replacement is None:
-        return None, why
-    most = most_for(replacement, found) if len(found) > 1 else math.inf
-    replacement = below(pin_to_spot(replacement, pool), pool, most)
+        return None, reason
+    price_limit = max_price(replacement, subset) if len(subset) > 1 else math.inf
+    replacement = with_types_below(pin_to_spot(replacement, pool), pool, price_limit)
     if replacement is None:
-        return None, why
-    return _foreseen(_command(command, replacement), moved, settings)
+        return None, reason
+    return _predict(_with_replacement(command, replacement), simulation, settings)
 
 
-def _foreseen(command: Command, moved: Move, settings: Settings) -> tuple[Command | None, str]:
-    found = foreseen(command, moved.question, settings)
-    return found, "" if found is not None else "Not all pods would find the room that was planned for them"
+def _predict(
+    command: Command, simulation: SchedulingSimulation, settings: DisruptionSettings
+) -> tuple[Command | None, str]:
+    predicted = predict(command, simulation.inputs, settings)
+    return predicted, "" if predicted is not None else "Not all pods would find the room that was planned for them"
 
 
 def _spot_to_spot(
-    claim: NewClaim, command: Command, snapshot: Snapshot, settings: Settings
-) -> tuple[NewClaim | None, str]:
+    claim: NewNodeClaim, command: Command, snapshot: DisruptionSnapshot, settings: DisruptionSettings
+) -> tuple[NewNodeClaim | None, str]:
     """Only the cheapest types are requested, so that the node is not replaced again whenever prices among them
     change.
     """
-    if not settings.spot_to_spot:
+    if not settings.spot_to_spot_consolidation:
         return None, "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"
     pool = snapshot.pools()[claim.pool]
-    narrowed = pinned(claim, pool, SPOT)
-    cheaper = below(narrowed, pool, command.cost) if narrowed is not None else None
+    narrowed = pin_capacity_type(claim, pool, SPOT)
+    cheaper = with_types_below(narrowed, pool, command.cost) if narrowed is not None else None
     if cheaper is None:
         return None, "Can't replace with a cheaper node"
     if len(command.candidates) > 1:
         return cheaper, ""
-    kinds = priced(cheaper, pool)
-    if len(kinds) < SPOT_TYPES:
+    cheaper_types = priced_types(cheaper, pool)
+    if len(cheaper_types) < MIN_SPOT_TYPES:
         return None, (
-            f"SpotToSpotConsolidation requires {SPOT_TYPES} cheaper instance type options than the current candidate "
-            f"to consolidate, got {len(kinds)}"
+            f"SpotToSpotConsolidation requires {MIN_SPOT_TYPES} cheaper instance "
+            "type options than the current candidate "
+            f"to consolidate, got {len(cheaper_types)}"
         )
-    return with_types(cheaper, kinds[: max(SPOT_TYPES, enough(cheaper.requirements, kinds) or 0)]), ""
+    return with_types(
+        cheaper, cheaper_types[: max(MIN_SPOT_TYPES, types_for_min_values(cheaper.requirements, cheaper_types) or 0)]
+    ), ""
 
 
-def _command(command: Command, claim: NewClaim) -> Command:
-    named = renamed(claim, command.candidates)
-    return Command(UNDERUTILIZED, command.method, command.candidates, (named,), command.plan)
+def _with_replacement(command: Command, claim: NewNodeClaim) -> Command:
+    renamed_claim = with_replacement_name(claim, command.candidates)
+    return Command(UNDERUTILIZED, command.method, command.candidates, (renamed_claim,), command.results)
 
 
-def _interleaved(found: Sequence[Candidate]) -> list[Candidate]:
+def _interleave_pools(ordered: Sequence[Candidate]) -> list[Candidate]:
     """Round robin over the NodePools, so that a large pool does not delay the others."""
     by_pool: dict[str, list[Candidate]] = {}
-    for each in found:
+    for each in ordered:
         by_pool.setdefault(each.pool.name, []).append(each)
     rounds = max((len(each) for each in by_pool.values()), default=0)
     return [each[number] for number in range(rounds) for each in by_pool.values() if number < len(each)]

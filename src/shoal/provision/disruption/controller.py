@@ -14,280 +14,302 @@ from typing import Any
 
 from shoal.clock import Clock
 from shoal.objects.errors import NotFound
-from shoal.provision.disruption.budgets import allowed, budgets
-from shoal.provision.disruption.candidates import candidates, cost_of, movable, within_budget
-from shoal.provision.disruption.changes import Changes
-from shoal.provision.disruption.emptiness import empty
-from shoal.provision.disruption.evicting import cost, is_reschedulable
-from shoal.provision.disruption.execution import Execution, Failed, Running
-from shoal.provision.disruption.hopes import Hopes
-from shoal.provision.disruption.model import DRIFTED, Command, Decision, Settings, Snapshot, Standing
-from shoal.provision.disruption.seeing import Sight
-from shoal.provision.disruption.telling import Telling
-from shoal.provision.solver.pool import PoolFailed, SolverPool
-from shoal.provision.view import View
-from shoal.runtime.loop import Later, Loop
+from shoal.provision.disruption.budgets import allowed_disruptions, budgets_by_reason
+from shoal.provision.disruption.candidates import candidates, cluster_cost, reschedulable_pods, within_budget
+from shoal.provision.disruption.change_detector import ChangeDetector
+from shoal.provision.disruption.emptiness import decide_emptiness
+from shoal.provision.disruption.events import DisruptionRecorder
+from shoal.provision.disruption.evictability import eviction_cost, is_reschedulable
+from shoal.provision.disruption.model import (
+    DRIFTED,
+    Command,
+    DisruptionDecision,
+    DisruptionSettings,
+    DisruptionSnapshot,
+    StateNode,
+)
+from shoal.provision.disruption.queue import CommandExecutor, CommandFailed, InFlightCommand
+from shoal.provision.disruption.savings_check import SavingsTracker
+from shoal.provision.disruption.snapshot import SnapshotBuilder
+from shoal.provision.solver.process import SolverFailed, SolverProcess
+from shoal.provision.state import ClusterState
+from shoal.runtime.controller import Controller, RequeueError
 
 log = logging.getLogger("shoal.provision")
 
 Object = dict[str, Any]
 
-IDLE_SECONDS = 0.05
+EMPTINESS_DELAY_SECONDS = 0.05
 """Delay after a change before empty nodes are searched for."""
-QUIET_SECONDS = 1.0
+QUIET_PERIOD_SECONDS = 1.0
 """Time without a change before the whole cluster is evaluated."""
-LOOK_SECONDS = 10.0
+EVALUATION_SECONDS = 10.0
 """Interval between evaluations, and the maximum delay of an evaluation after a change."""
 VALIDATION_SECONDS = 15.0
 """Delay between a consolidation decision and its validation."""
-SOON_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 """Requeue interval while pods wait for a plan or a budget is exhausted."""
-STALE_SECONDS = 300.0
+RESYNC_SECONDS = 300.0
 """Resync interval of a consolidated cluster: time alone may have changed something."""
-SETTLING_SECONDS = 60.0
+MAX_SETTLING_SECONDS = 60.0
 """Maximum time that the savings check waits for pods to be bound."""
-SIMULATION_SECONDS = 40.0
-LOOKING = "shoal.provision.disruption.looking"
+SIMULATION_TIMEOUT_SECONDS = 40.0
+WORKER_MODULE = "shoal.provision.disruption.worker_entry"
 """Module that runs in the solver process. It is not imported here, because of its dependencies."""
 
 
 @dataclass(slots=True)
-class _State:
+class _ClusterProgress:
     """Bookkeeping of one cluster."""
 
-    changed: float
+    last_change: float
     """Time of the last change."""
-    first: float
+    first_change: float
     """Time of the first change since the last evaluation."""
-    seen: float = -1e18
+    consolidated_at: float = -1e18
     """Start of the last evaluation that found nothing to do."""
-    looked: float = -1e18
-    budgets: dict[str, dict[str, int]] | None = None
+    evaluated_at: float = -1e18
+    limiting_budgets: dict[str, dict[str, int]] | None = None
     """Allowed disruptions when a budget limited the last evaluation. A different value triggers a new one."""
-    running: list[Running] = field(default_factory=list)
+    in_flight: list[InFlightCommand] = field(default_factory=list)
     pending: Command | None = None
-    due: float = 0.0
+    validate_at: float = 0.0
     """When the pending command is validated."""
     not_before: float = 0.0
-    hopes: Hopes = field(default_factory=Hopes)
-    settled: float = float("inf")
+    savings: SavingsTracker = field(default_factory=SavingsTracker)
+    judge_by: float = float("inf")
     """Latest time of the savings check."""
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Commands are started and advanced by one controller at a time, because each counts for the budgets of the
     next.
     """
 
 
-class Disruption:
+class DisruptionReconciler:
     def __init__(
         self,
-        view: View,
-        sight: Sight,
-        changes: Changes,
-        execution: Execution,
-        telling: Telling,
-        pool: SolverPool,
+        state: ClusterState,
+        snapshots: SnapshotBuilder,
+        changes: ChangeDetector,
+        executor: CommandExecutor,
+        recorder: DisruptionRecorder,
+        solver: SolverProcess,
         clock: Clock,
-        settings: Settings | None = None,
-        validation: float = VALIDATION_SECONDS,
+        settings: DisruptionSettings | None = None,
+        validation_seconds: float = VALIDATION_SECONDS,
     ) -> None:
-        self._view, self._sight, self._execution, self._telling = view, sight, execution, telling
-        self._pool, self._clock, self._validation = pool, clock, validation
-        self._settings = settings or Settings()
-        self._states: dict[str, _State] = {}
-        self.loop: Loop[str] = Loop("disruption", clock, self.reconcile)
-        self.looks: Loop[str] = Loop("disruption-looks", clock, self.look)
-        changes.tell(self._changed)
+        self._state, self._snapshots, self._executor, self._recorder = state, snapshots, executor, recorder
+        self._solver, self._clock, self._validation_seconds = solver, clock, validation_seconds
+        self._settings = settings or DisruptionSettings()
+        self._progress: dict[str, _ClusterProgress] = {}
+        self.controller: Controller[str] = Controller("disruption", clock, self.reconcile)
+        self.evaluation_controller: Controller[str] = Controller("disruption-looks", clock, self.evaluate)
+        changes.add_handler(self._on_change)
 
-    def _changed(self, cluster: str) -> None:
+    def _on_change(self, cluster: str) -> None:
         now = self._clock.monotonic()
-        state = self._states.setdefault(cluster, _State(now, now))
-        state.changed, state.first = now, min(state.first, now)
-        self.loop.queue.add_after(cluster, IDLE_SECONDS)
-        self.looks.queue.add_after(cluster, QUIET_SECONDS)
+        progress = self._progress.setdefault(cluster, _ClusterProgress(now, now))
+        progress.last_change, progress.first_change = now, min(progress.first_change, now)
+        self.controller.queue.add_after(cluster, EMPTINESS_DELAY_SECONDS)
+        self.evaluation_controller.queue.add_after(cluster, QUIET_PERIOD_SECONDS)
 
     async def reconcile(self, cluster: str) -> float | None:
-        if not self._view.synced:
-            raise Later("not everything has been listed yet")
+        if not self._state.has_synced:
+            raise RequeueError("not everything has been listed yet")
         now = self._clock.monotonic()
-        state = self._states.setdefault(cluster, _State(now, now))
-        if not self._view.pools.of(cluster) and not state.running:
-            self._states.pop(cluster, None)
+        progress = self._progress.setdefault(cluster, _ClusterProgress(now, now))
+        if not self._state.node_pools.list_in(cluster) and not progress.in_flight:
+            self._progress.pop(cluster, None)
             return None
-        async with state.turn:
-            await self._advance(state)
-            await self._execution.clean(cluster, _busy(state))
-            later = await self._empty(cluster, state)
-        return LOOK_SECONDS if later is None and state.running else later
+        async with progress.lock:
+            await self._advance_commands(progress)
+            await self._executor.clean_stale_marks(cluster, _disrupting_claims(progress))
+            requeue_after = await self._disrupt_empty(cluster, progress)
+        return EVALUATION_SECONDS if requeue_after is None and progress.in_flight else requeue_after
 
-    async def _advance(self, state: _State) -> None:
-        for running in list(state.running):
+    async def _advance_commands(self, progress: _ClusterProgress) -> None:
+        for in_flight in list(progress.in_flight):
             try:
-                if not await self._execution.advance(running):
+                if not await self._executor.advance(in_flight):
                     continue
-            except Failed as error:
-                await self._execution.roll_back(running, str(error))
-                self._telling.failed(running.cluster, running.command)
-                self._pause(state)
-            state.running.remove(running)
+            except CommandFailed as error:
+                await self._executor.roll_back(in_flight, str(error))
+                self._recorder.record_failure(in_flight.cluster, in_flight.command)
+                self._back_off(progress)
+            progress.in_flight.remove(in_flight)
 
-    def _pause(self, state: _State) -> None:
-        state.not_before = self._clock.monotonic() + state.hopes.failed()
+    def _back_off(self, progress: _ClusterProgress) -> None:
+        progress.not_before = self._clock.monotonic() + progress.savings.record_failure()
 
-    async def _empty(self, cluster: str, state: _State) -> float | None:
-        standing = self._standing(cluster, state)
-        if all(each.busy or _is_occupied(each) for each in standing):
+    async def _disrupt_empty(self, cluster: str, progress: _ClusterProgress) -> float | None:
+        nodes = self._state_nodes(cluster, progress)
+        if all(each.disrupting or _is_occupied(each) for each in nodes):
             return None
-        if self._sight.undecided(cluster):
-            return SOON_SECONDS
-        snapshot = self._sight.light(cluster, standing, self._clock.now())
-        found = empty(snapshot)
-        if found.command is not None:
-            await self._start(cluster, state, found.command)
-        return LOOK_SECONDS if found.limited else None
+        if self._snapshots.has_unplanned_pods(cluster):
+            return RETRY_SECONDS
+        snapshot = self._snapshots.light_snapshot(cluster, nodes, self._clock.now())
+        decision = decide_emptiness(snapshot)
+        if decision.command is not None:
+            await self._start(cluster, progress, decision.command)
+        return EVALUATION_SECONDS if decision.budget_limited else None
 
-    async def look(self, cluster: str) -> float | None:
+    async def evaluate(self, cluster: str) -> float | None:
         """Evaluates the cluster if it is due; returns the requeue interval."""
-        if not self._view.synced:
-            raise Later("not everything has been listed yet")
-        state, now = self._states.get(cluster), self._clock.monotonic()
-        if state is None or not self._view.pools.of(cluster):
+        if not self._state.has_synced:
+            raise RequeueError("not everything has been listed yet")
+        progress, now = self._progress.get(cluster), self._clock.monotonic()
+        if progress is None or not self._state.node_pools.list_in(cluster):
             return None
-        if state.pending is not None:
-            if now < state.due - 0.001:
-                return state.due - now
-            return await self._second_look(cluster, state, state.pending)
-        quiet = min(state.changed + QUIET_SECONDS, state.first + LOOK_SECONDS)
-        wait = max(quiet, state.looked + LOOK_SECONDS, state.not_before) - now
-        if state.seen > state.changed:
-            wait = max(wait, state.seen + STALE_SECONDS - now)
-        if wait > 0.001 and state.budgets is not None and now >= max(state.looked + LOOK_SECONDS, state.not_before):
-            wait = 0.0 if self._budgets(cluster, state) != state.budgets else min(wait, LOOK_SECONDS)
+        if progress.pending is not None:
+            if now < progress.validate_at - 0.001:
+                return progress.validate_at - now
+            return await self._validate_pending(cluster, progress, progress.pending)
+        settled_at = min(progress.last_change + QUIET_PERIOD_SECONDS, progress.first_change + EVALUATION_SECONDS)
+        wait = max(settled_at, progress.evaluated_at + EVALUATION_SECONDS, progress.not_before) - now
+        if progress.consolidated_at > progress.last_change:
+            wait = max(wait, progress.consolidated_at + RESYNC_SECONDS - now)
+        if (
+            wait > 0.001
+            and progress.limiting_budgets is not None
+            and now >= max(progress.evaluated_at + EVALUATION_SECONDS, progress.not_before)
+        ):
+            wait = (
+                0.0 if self._budgets(cluster, progress) != progress.limiting_budgets else min(wait, EVALUATION_SECONDS)
+            )
         if wait > 0.001:
             return wait
-        if self._sight.undecided(cluster) or self._is_settling(cluster, state):
-            return SOON_SECONDS
-        return await self._look(cluster, state)
+        if self._snapshots.has_unplanned_pods(cluster) or self._is_settling(cluster, progress):
+            return RETRY_SECONDS
+        return await self._evaluate_now(cluster, progress)
 
-    async def _look(self, cluster: str, state: _State) -> float | None:
-        began = self._clock.monotonic()
-        snapshot = self._whole(cluster, state)
-        state.looked, state.first = began, float("inf")
-        if self._was_in_vain(cluster, state, snapshot):
-            self._pause(state)
-            return SOON_SECONDS
-        any_, notes = self._telling.eligible(cluster, snapshot)
-        found = Decision(notes=notes)
-        if any_:
-            found = await self._simulated("look", snapshot, self._settings) or found
-            self._telling.evaluated(cluster, found, self._clock.monotonic() - began)
-        self._telling.notes(cluster, snapshot, found.notes)
-        state.budgets = budgets(snapshot) if found.limited else None
-        if found.command is None:
-            state.seen = began
-            return LOOK_SECONDS if found.limited else STALE_SECONDS
-        if found.command.reason == DRIFTED or self._validation <= 0:
-            state.looked = -1e18  # more nodes may have drifted
-            async with state.turn:
-                await self._start(cluster, state, found.command)
-            return SOON_SECONDS
-        self._telling.considered(cluster, found.command)
-        state.pending, state.due = found.command, began + self._validation
-        return self._validation
+    async def _evaluate_now(self, cluster: str, progress: _ClusterProgress) -> float | None:
+        start = self._clock.monotonic()
+        snapshot = self._full_snapshot(cluster, progress)
+        progress.evaluated_at, progress.first_change = start, float("inf")
+        if self._has_failed_to_save(cluster, progress, snapshot):
+            self._back_off(progress)
+            return RETRY_SECONDS
+        has_candidates, notes = self._recorder.record_eligible(cluster, snapshot)
+        decision = DisruptionDecision(notes=notes)
+        if has_candidates:
+            decision = await self._run_in_worker("evaluate", snapshot, self._settings) or decision
+            self._recorder.record_evaluation(cluster, decision, self._clock.monotonic() - start)
+        self._recorder.record_notes(cluster, snapshot, decision.notes)
+        progress.limiting_budgets = budgets_by_reason(snapshot) if decision.budget_limited else None
+        if decision.command is None:
+            progress.consolidated_at = start
+            return EVALUATION_SECONDS if decision.budget_limited else RESYNC_SECONDS
+        if decision.command.reason == DRIFTED or self._validation_seconds <= 0:
+            progress.evaluated_at = -1e18  # more nodes may have drifted
+            async with progress.lock:
+                await self._start(cluster, progress, decision.command)
+            return RETRY_SECONDS
+        self._recorder.record_candidate(cluster, decision.command)
+        progress.pending, progress.validate_at = decision.command, start + self._validation_seconds
+        return self._validation_seconds
 
-    def _is_settling(self, cluster: str, state: _State) -> bool:
+    def _is_settling(self, cluster: str, progress: _ClusterProgress) -> bool:
         """True while the savings check waits for pods to be bound and new nodes to be initialized. A further command
         need not wait as long as no unexpected NodeClaims were created.
         """
-        if not self._may_be_judged(cluster, state):
+        if not self._can_check_savings(cluster, progress):
             return False
         now = self._clock.monotonic()
-        state.settled = min(state.settled, now + SETTLING_SECONDS)
-        return now < state.settled and not self._sight.settled(cluster)
+        progress.judge_by = min(progress.judge_by, now + MAX_SETTLING_SECONDS)
+        return now < progress.judge_by and not self._snapshots.is_settled(cluster)
 
-    def _may_be_judged(self, cluster: str, state: _State) -> bool:
-        if state.hopes.open is None:
+    def _can_check_savings(self, cluster: str, progress: _ClusterProgress) -> bool:
+        if progress.savings.pending is None:
             return False
-        return not state.running or state.hopes.are_disturbed(self._claims(cluster))
+        return not progress.in_flight or progress.savings.has_unexpected_claims(self._claim_names(cluster))
 
-    def _was_in_vain(self, cluster: str, state: _State, snapshot: Snapshot) -> bool:
+    def _has_failed_to_save(self, cluster: str, progress: _ClusterProgress, snapshot: DisruptionSnapshot) -> bool:
         """The scheduler may need more nodes than planned. Then the consolidation is not retried at once."""
-        if not self._may_be_judged(cluster, state):
+        if not self._can_check_savings(cluster, progress):
             return False
-        state.settled = float("inf")
-        return state.hopes.judge(cost_of(snapshot), movable(snapshot))
+        progress.judge_by = float("inf")
+        return progress.savings.check_failed(cluster_cost(snapshot), reschedulable_pods(snapshot))
 
-    def _claims(self, cluster: str) -> list[str]:
-        return [claim["metadata"]["name"] for claim in self._view.claims.of(cluster)]
+    def _claim_names(self, cluster: str) -> list[str]:
+        return [claim["metadata"]["name"] for claim in self._state.node_claims.list_in(cluster)]
 
-    async def _second_look(self, cluster: str, state: _State, command: Command) -> float | None:
-        state.pending = None
-        if self._sight.undecided(cluster) or self._is_settling(cluster, state):
-            found, why = None, "churn"
+    async def _validate_pending(self, cluster: str, progress: _ClusterProgress, command: Command) -> float | None:
+        progress.pending = None
+        if self._snapshots.has_unplanned_pods(cluster) or self._is_settling(cluster, progress):
+            validated, rejection = None, "churn"
         else:
-            snapshot = self._whole(cluster, state)
-            found, why = await self._simulated("validated", snapshot, command, self._settings) or (None, "scheduling")
-        if found is None:
-            self._telling.rejected(cluster, command, why)
-            return SOON_SECONDS
-        state.looked = -1e18
-        there = self._claims(cluster)
-        async with state.turn:
-            if await self._start(cluster, state, found):
-                state.hopes.begun(cost_of(snapshot), movable(snapshot), found.savings, there)
-                state.hopes.expect(claim.name for claim in found.replacements)
-        return SOON_SECONDS
+            snapshot = self._full_snapshot(cluster, progress)
+            validated, rejection = await self._run_in_worker("validate_pending", snapshot, command, self._settings) or (
+                None,
+                "scheduling",
+            )
+        if validated is None:
+            self._recorder.record_rejection(cluster, command, rejection)
+            return RETRY_SECONDS
+        progress.evaluated_at = -1e18
+        claim_names = self._claim_names(cluster)
+        async with progress.lock:
+            if await self._start(cluster, progress, validated):
+                progress.savings.start(
+                    cluster_cost(snapshot), reschedulable_pods(snapshot), validated.savings, claim_names
+                )
+                progress.savings.expect_claims(claim.name for claim in validated.replacements)
+        return RETRY_SECONDS
 
-    def _still_holds(self, cluster: str, state: _State, command: Command) -> bool:
+    def _is_still_valid(self, cluster: str, progress: _ClusterProgress, command: Command) -> bool:
         """The cluster may have changed while the solver process worked."""
-        snapshot = self._sight.light(cluster, self._standing(cluster, state), self._clock.now())
+        snapshot = self._snapshots.light_snapshot(cluster, self._state_nodes(cluster, progress), self._clock.now())
         names = {each.name for each in command.candidates}
-        found = candidates(snapshot, eventual=command.reason == DRIFTED)[0]
-        kept, _ = within_budget((each for each in found if each.name in names), allowed(snapshot, command.reason))
+        current = candidates(snapshot, eventual=command.reason == DRIFTED)[0]
+        kept, _ = within_budget(
+            (each for each in current if each.name in names), allowed_disruptions(snapshot, command.reason)
+        )
         return len(kept) == len(names)
 
-    async def _start(self, cluster: str, state: _State, command: Command) -> bool:
+    async def _start(self, cluster: str, progress: _ClusterProgress, command: Command) -> bool:
         """Returns True if the command is in flight."""
-        if not self._still_holds(cluster, state, command):
+        if not self._is_still_valid(cluster, progress, command):
             return False
         try:
-            running = await self._execution.start(cluster, command)
-            if running is None:
+            in_flight = await self._executor.start(cluster, command)
+            if in_flight is None:
                 return False
-            self._telling.decided(cluster, running.command)
-            state.hopes.expect(running.replacements())
-            state.running.append(running)
-            await self._advance(state)
-        except Failed as error:
+            self._recorder.record_decision(cluster, in_flight.command)
+            progress.savings.expect_claims(in_flight.replacement_claims())
+            progress.in_flight.append(in_flight)
+            await self._advance_commands(progress)
+        except CommandFailed as error:
             log.info("disruption: %s: %s", cluster, error)
-            state.not_before = self._clock.monotonic() + LOOK_SECONDS
+            progress.not_before = self._clock.monotonic() + EVALUATION_SECONDS
             return False
         except NotFound:
             return False  # the cluster was deleted
         return True
 
-    async def _simulated(self, function: str, *args: Any) -> Any:
+    async def _run_in_worker(self, function: str, *args: Any) -> Any:
         """Returns None if the solver process failed."""
         try:
-            return await self._pool.call(f"{LOOKING}:{function}", *args, seconds=SIMULATION_SECONDS)
-        except PoolFailed as error:
+            return await self._solver.call(f"{WORKER_MODULE}:{function}", *args, seconds=SIMULATION_TIMEOUT_SECONDS)
+        except SolverFailed as error:
             log.warning("disruption: %s", error)
             return None
 
-    def _budgets(self, cluster: str, state: _State) -> dict[str, dict[str, int]]:
-        return budgets(self._sight.light(cluster, self._standing(cluster, state), self._clock.now()))
+    def _budgets(self, cluster: str, progress: _ClusterProgress) -> dict[str, dict[str, int]]:
+        return budgets_by_reason(
+            self._snapshots.light_snapshot(cluster, self._state_nodes(cluster, progress), self._clock.now())
+        )
 
-    def _standing(self, cluster: str, state: _State) -> list[Standing]:
-        awaited = {name for running in state.running for name in running.replacements()}
-        return self._sight.standing(cluster, _busy(state), awaited, self._clock.now())
+    def _state_nodes(self, cluster: str, progress: _ClusterProgress) -> list[StateNode]:
+        awaited = {name for in_flight in progress.in_flight for name in in_flight.replacement_claims()}
+        return self._snapshots.state_nodes(cluster, _disrupting_claims(progress), awaited, self._clock.now())
 
-    def _whole(self, cluster: str, state: _State) -> Snapshot:
-        return self._sight.whole(cluster, self._standing(cluster, state), self._clock.now())
-
-
-def _busy(state: _State) -> set[str]:
-    return {name for running in state.running for name in running.claims()}
+    def _full_snapshot(self, cluster: str, progress: _ClusterProgress) -> DisruptionSnapshot:
+        return self._snapshots.full_snapshot(cluster, self._state_nodes(cluster, progress), self._clock.now())
 
 
-def _is_occupied(standing: Standing) -> bool:
-    return any(is_reschedulable(pod) and cost(pod) > 0 for pod in standing.pods)
+def _disrupting_claims(progress: _ClusterProgress) -> set[str]:
+    return {name for in_flight in progress.in_flight for name in in_flight.candidate_claims()}
+
+
+def _is_occupied(state_node: StateNode) -> bool:
+    return any(is_reschedulable(pod) and eviction_cost(pod) > 0 for pod in state_node.pods)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from shoal.provision.disruption.budgets import allowed
-from shoal.provision.disruption.candidates import candidates, may_go_empty, within_budget
-from shoal.provision.disruption.model import EMPTY, Command, Decision, Snapshot
+from shoal.provision.disruption.budgets import allowed_disruptions
+from shoal.provision.disruption.candidates import candidates, is_removable_empty, within_budget
+from shoal.provision.disruption.model import EMPTY, Command, DisruptionDecision, DisruptionSnapshot
 
 
-def empty(snapshot: Snapshot) -> Decision:
+def decide_emptiness(snapshot: DisruptionSnapshot) -> DisruptionDecision:
     """All empty candidates within the budgets."""
-    found, _ = candidates(snapshot)
-    bare = sorted((each for each in found if may_go_empty(each)), key=lambda each: (-each.ratio, each.name))
-    kept, limited = within_budget(bare, allowed(snapshot, EMPTY))
-    return Decision(Command(EMPTY, "empty", tuple(kept)) if kept else None, (), limited)
+    eligible, _ = candidates(snapshot)
+    empty_candidates = sorted(
+        (each for each in eligible if is_removable_empty(each)), key=lambda each: (-each.savings_ratio, each.name)
+    )
+    kept, limited = within_budget(empty_candidates, allowed_disruptions(snapshot, EMPTY))
+    return DisruptionDecision(Command(EMPTY, "empty", tuple(kept)) if kept else None, (), limited)

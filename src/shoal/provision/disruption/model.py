@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.kinds.karpenter import CAPACITY_TYPE, ZONE
-from shoal.provision.cloudprovider import InstanceType
+from shoal.kinds.karpenter.karpenter import CAPACITY_TYPE, ZONE
+from shoal.provision.cloudprovider.types import InstanceType
 from shoal.provision.settings import OPTIMAL
-from shoal.provision.simulation.model import NewClaim, Plan, Pool, Question
+from shoal.provision.simulation.model import NewNodeClaim, NodePoolInput, Results, SchedulingInput
 
 Object = dict[str, Any]
 
@@ -22,7 +22,7 @@ EMPTY, DRIFTED, UNDERUTILIZED = "Empty", "Drifted", "Underutilized"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StateNode:
     """A node with its NodeClaim."""
 
     node: Object
@@ -31,7 +31,7 @@ class Standing:
     """All pods on the node."""
     nominated: bool = False
     """Pods are nominated to it."""
-    busy: bool = False
+    disrupting: bool = False
     """A command in flight disrupts it."""
 
     @property
@@ -40,37 +40,37 @@ class Standing:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        found: Mapping[str, str] = self.node["metadata"].get("labels") or {}
-        return found
+        labels: Mapping[str, str] = self.node["metadata"].get("labels") or {}
+        return labels
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    question: Question
+class DisruptionSnapshot:
+    inputs: SchedulingInput
     """Scheduling input without any disruption: its pods are pending, or on nodes that are already being deleted."""
-    nodes: tuple[Standing, ...]
+    nodes: tuple[StateNode, ...]
     """Initialized nodes of NodeClaims, including those being deleted."""
     pdbs: tuple[Object, ...]
     now: float
-    idle: tuple[Pool, ...] = ()
+    idle_pools: tuple[NodePoolInput, ...] = ()
     """NodePools that may not buy now; the others are in `inputs`."""
 
-    def pools(self) -> dict[str, Pool]:
+    def pools(self) -> dict[str, NodePoolInput]:
         """All NodePools by name."""
-        return {each.name: each for each in (*self.idle, *self.question.pools)}
+        return {each.name: each for each in (*self.idle_pools, *self.inputs.node_pools)}
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DisruptionSettings:
     planner: str = OPTIMAL
     """`karpenter`, or `optimal` to let the solver find cheaper consolidations."""
-    spot_to_spot: bool = False
+    spot_to_spot_consolidation: bool = False
     """Allows a spot node to be replaced by a cheaper one."""
-    iterations: int = 100
+    solver_iterations: int = 100
     """Solver iterations for one set of nodes."""
-    least_saving: float = 0.02
+    min_saving_share: float = 0.02
     """Share of the cost of the repacked nodes: for less, pods are not moved."""
-    most_pods: int = 1000
+    max_pods: int = 1000
     """Maximum pods that one repacking moves."""
 
 
@@ -78,40 +78,40 @@ class Settings:
 class Candidate:
     """A node that may be disrupted."""
 
-    standing: Standing
-    pool: Pool
-    type: InstanceType | None
+    state_node: StateNode
+    pool: NodePoolInput
+    instance_type: InstanceType | None
     price: float
     """Hourly price; 0 if unknown."""
     pods: tuple[Object, ...]
     """Pods that must be rescheduled."""
-    disruption: float
+    disruption_cost: float
     """1 for the node, plus the eviction cost of each pod."""
 
     @property
     def name(self) -> str:
-        return self.standing.name
+        return self.state_node.name
 
     @property
     def claim(self) -> str:
-        return str(self.standing.claim["metadata"]["name"])
+        return str(self.state_node.claim["metadata"]["name"])
 
     @property
     def capacity_type(self) -> str:
-        return self.standing.labels.get(CAPACITY_TYPE, "")
+        return self.state_node.labels.get(CAPACITY_TYPE, "")
 
     @property
     def zone(self) -> str:
-        return self.standing.labels.get(ZONE, "")
+        return self.state_node.labels.get(ZONE, "")
 
     @property
     def is_empty(self) -> bool:
-        return self.disruption <= 1.0
+        return self.disruption_cost <= 1.0
 
     @property
-    def ratio(self) -> float:
+    def savings_ratio(self) -> float:
         """Price per disruption cost. The highest is disrupted first."""
-        return self.price / self.disruption
+        return self.price / self.disruption_cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +120,14 @@ class Command:
     method: str
     """empty, drift, multi, single, or repack."""
     candidates: tuple[Candidate, ...]
-    replacements: tuple[NewClaim, ...] = ()
-    plan: Plan = field(default_factory=Plan)
+    replacements: tuple[NewNodeClaim, ...] = ()
+    results: Results = field(default_factory=Results)
     """Placement of all pods, those of the candidates and the pending ones."""
-    spill: float = 0.0
+    extra_cost: float = 0.0
     """Hourly cost of nodes that will be bought in addition, because the scheduler places pods differently than
     planned.
     """
-    places: Mapping[str, str] = field(default_factory=dict)
+    pod_placements: Mapping[str, str] = field(default_factory=dict)
     """By pod uid: expected node or NodeClaim."""
 
     @property
@@ -142,15 +142,15 @@ class Command:
     @property
     def savings(self) -> float:
         """Hourly savings if the cheapest requested types are available."""
-        return self.cost - sum(claim.price for claim in self.replacements) - self.spill
+        return self.cost - sum(claim.price for claim in self.replacements) - self.extra_cost
 
     @property
-    def moved(self) -> int:
+    def pods_moved(self) -> int:
         return sum(len(each.pods) for each in self.candidates)
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class NodeNote:
     """An Event for a node and its NodeClaim."""
 
     node: str
@@ -159,8 +159,8 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class DisruptionDecision:
     command: Command | None = None
-    notes: tuple[Note, ...] = ()
-    limited: bool = False
+    notes: tuple[NodeNote, ...] = ()
+    budget_limited: bool = False
     """True if a budget prevented a possible disruption."""

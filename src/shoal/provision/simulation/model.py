@@ -13,7 +13,7 @@ from typing import Any
 from shoal.fit.ports import HostPort
 from shoal.fit.requirements import Requirements
 from shoal.fit.resources import Resources
-from shoal.provision.cloudprovider import InstanceType
+from shoal.provision.cloudprovider.types import InstanceType
 
 Object = dict[str, Any]
 
@@ -28,7 +28,7 @@ another offering).
 
 
 @dataclass(slots=True)
-class Place:
+class ExistingNode:
     """A node, or a NodeClaim that will become one."""
 
     name: str
@@ -41,72 +41,72 @@ class Place:
     ports: set[HostPort] = field(default_factory=set)
     pods: list[Object] = field(default_factory=list)
     """Pods on the node: other pods may have affinity or anti-affinity to them."""
-    claim: str = ""
+    node_claim: str = ""
     """NodeClaim of a node. Pods may be nominated to it."""
     initialized: bool = True
     """Initialized nodes are tried first."""
-    settling: bool = False
+    pending_pods_only: bool = False
     """Only pods without a node are placed here: the node is not filled by moving pods."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class NodePoolInput:
     """A NodePool that may buy, with the types it may buy."""
 
-    pool: Object
+    node_pool: Object
     types: Sequence[InstanceType]
-    used: Resources
+    usage: Resources
     """Usage of its limits by existing nodes; `nodes` is their number."""
     limits: Resources
 
     @property
     def name(self) -> str:
-        return str(self.pool["metadata"]["name"])
+        return str(self.node_pool["metadata"]["name"])
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SchedulingInput:
     pods: Sequence[Object]
     """Pods to place. Running pods are assumed to leave their node and are not counted there."""
-    places: Sequence[Place] = ()
-    pools: Sequence[Pool] = ()
-    daemons: Sequence[Object] = ()
+    existing_nodes: Sequence[ExistingNode] = ()
+    node_pools: Sequence[NodePoolInput] = ()
+    daemon_sets: Sequence[Object] = ()
     """DaemonSets."""
-    promised: Mapping[str, str] = field(default_factory=dict)
+    nominated: Mapping[str, str] = field(default_factory=dict)
     """Name of the nominated node by pod uid. Pods keep it while it still fits."""
-    others: Sequence[Place] = ()
+    draining_nodes: Sequence[ExistingNode] = ()
     """Nodes that accept no pods, such as nodes being deleted. Pods on them still count for topology."""
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Namespace labels by name."""
-    volumes: Mapping[str, Sequence[Requirements]] = field(default_factory=dict)
+    volume_requirements: Mapping[str, Sequence[Requirements]] = field(default_factory=dict)
     """By pod uid: node requirements of its volumes, as alternatives."""
-    problems: Mapping[str, str] = field(default_factory=dict)
+    pod_errors: Mapping[str, str] = field(default_factory=dict)
     """By pod uid: why the pod cannot be scheduled, such as a missing volume claim."""
-    preferences: str = RESPECT
-    min_values: str = STRICT
-    reserved: str = STRICT
+    preference_policy: str = RESPECT
+    min_values_policy: str = STRICT
+    reserved_offering_mode: str = STRICT
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ask:
+class PodConstraints:
     """Constraints of a pod of a new claim, for the solver. Shared by equal pods."""
 
     requirements: Requirements
     """Relaxed pod requirements, volume requirements, and the topology domains in which the pod was counted."""
     tolerations: tuple[Object, ...]
     """Relaxed tolerations."""
-    most: tuple[tuple[int, int], ...] = ()
+    host_limits: tuple[tuple[int, int], ...] = ()
     """For hostname topologies: group index and the maximum number of counted pods on a node with this pod."""
-    counts: frozenset[int] = frozenset()
+    host_topologies: frozenset[int] = frozenset()
     """Indexes of the hostname topology groups that count the pod."""
-    bound: bool = False
+    fixed_to_claim: bool = False
     """The pod moves only with all pods of its claim: it has affinity to another pod, or domains are kept free for
     it.
     """
 
 
 @dataclass(frozen=True, slots=True)
-class NewClaim:
+class NewNodeClaim:
     pool: str
     name: str
     types: tuple[str, ...]
@@ -126,18 +126,18 @@ class NewClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    claims: tuple[NewClaim, ...] = ()
+class Results:
+    new_node_claims: tuple[NewNodeClaim, ...] = ()
     nominations: tuple[tuple[Object, str, str], ...] = ()
     """Pod, and kind and name of the existing or in-flight node."""
     failures: tuple[tuple[Object, str], ...] = ()
     """Pod, and why it gets no node."""
-    asks: Mapping[str, Ask] = field(default_factory=dict)
+    pod_constraints: Mapping[str, PodConstraints] = field(default_factory=dict)
     """By uid, for the pods of new claims."""
-    waiting: tuple[tuple[Object, str], ...] = ()
+    awaiting_reservation: tuple[tuple[Object, str], ...] = ()
     """Pod, and the reservation it waits for. Not a failure: it is retried."""
 
     @property
     def cost(self) -> float:
         """Hourly cost of the new claims."""
-        return sum(claim.price for claim in self.claims)
+        return sum(claim.price for claim in self.new_node_claims)

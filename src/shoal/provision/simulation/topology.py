@@ -10,154 +10,182 @@ from typing import Any
 import orjson
 
 from shoal.fit.requirements import Requirements, from_expressions, from_labels
-from shoal.fit.taints import untolerated
-from shoal.kinds.karpenter import HOSTNAME, template_labels, template_spec
+from shoal.fit.taints import first_untolerated
+from shoal.kinds.karpenter.karpenter import HOSTNAME, nodepool_template_labels, nodepool_template_spec
 from shoal.objects.errors import BadRequest
-from shoal.objects.selectors import NOTHING, LabelSelector, Requirement, from_label_selector
-from shoal.provision.simulation.asking import Asking, Wishes, expressed, normalized
-from shoal.provision.simulation.groups import ALL, APART, EVERY, SPREAD, TOGETHER, Filter, Group
-from shoal.provision.simulation.model import Place, Pool, Question
+from shoal.objects.selectors import SELECT_NOTHING, LabelRequirement, LabelSelector, from_label_selector
+from shoal.provision.simulation.model import ExistingNode, NodePoolInput, SchedulingInput
+from shoal.provision.simulation.preferences import PodData, Preferences, normalize, term_requirements
+from shoal.provision.simulation.topology_group import (
+    AFFINITY,
+    ALL_EFFECTS,
+    ALL_NODES,
+    ANTI_AFFINITY,
+    SPREAD,
+    TopologyGroup,
+    TopologyNodeFilter,
+)
 
 Object = dict[str, Any]
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-Peer = tuple[str, frozenset[tuple[str, str]]]
+PeerKey = tuple[str, frozenset[tuple[str, str]]]
 """Namespace and selectable labels of a pod."""
 
 
 class Topology:
-    def __init__(self, question: Question, places: Sequence[Place], keys: Collection[str]) -> None:
+    def __init__(self, inputs: SchedulingInput, nodes: Sequence[ExistingNode], keys: Collection[str]) -> None:
         """`nodes`: existing nodes in the order of their bits. `keys`: pod labels that selectors use."""
-        self._question, self._places, self._keys = question, (*places, *question.others), keys
-        self._moving = {pod["metadata"]["uid"] for pod in question.pods}
-        self._sides = {id(place): number for number, place in enumerate(places)}
-        self._universe = _universe(question.pools)
-        self._known: dict[Any, Group] = {}
-        self._inverse: dict[Any, Group] = {}
-        self.groups: list[Group] = []
+        self._inputs, self._nodes, self._keys = inputs, (*nodes, *inputs.draining_nodes), keys
+        self._rescheduled = {pod["metadata"]["uid"] for pod in inputs.pods}
+        self._bit_index = {id(node): number for number, node in enumerate(nodes)}
+        self._domains = _possible_domains(inputs.node_pools)
+        self._groups_by_key: dict[Any, TopologyGroup] = {}
+        self._inverse_groups: dict[Any, TopologyGroup] = {}
+        self.groups: list[TopologyGroup] = []
         """Groups of the pods to place. Grows as pods relax preferences."""
-        self._record_opponents()
+        self._record_inverse_groups()
 
     @cached_property
-    def _peers(self) -> list[tuple[Place, Counter[Peer]]]:
+    def _peers(self) -> list[tuple[ExistingNode, Counter[PeerKey]]]:
         """Pods that stay on their node, grouped by what selectors can distinguish."""
-        return [(place, Counter(self._peer(pod) for pod in place.pods if self._stays(pod))) for place in self._places]
+        return [(node, Counter(self._peer_key(pod) for pod in node.pods if self._stays(pod))) for node in self._nodes]
 
     @cached_property
     def _namespaces(self) -> dict[str, Mapping[str, str]]:
-        names = {pod["metadata"].get("namespace", "") for pod in self._question.pods}
+        names = {pod["metadata"].get("namespace", "") for pod in self._inputs.pods}
         names |= {namespace for _, peers in self._peers for namespace, _ in peers}
-        return {**{name: {} for name in names}, **self._question.namespaces}
+        return {**{name: {} for name in names}, **self._inputs.namespaces}
 
-    def _peer(self, pod: Object) -> Peer:
+    def _peer_key(self, pod: Object) -> PeerKey:
         metadata = pod["metadata"]
-        return metadata.get("namespace", ""), signature(metadata.get("labels"), self._keys)
+        return metadata.get("namespace", ""), selected_labels(metadata.get("labels"), self._keys)
 
     def _stays(self, pod: Object) -> bool:
-        ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-        return not ended and "deletionTimestamp" not in pod["metadata"] and pod["metadata"]["uid"] not in self._moving
+        is_terminal = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        return (
+            not is_terminal
+            and "deletionTimestamp" not in pod["metadata"]
+            and pod["metadata"]["uid"] not in self._rescheduled
+        )
 
     @property
-    def inverse(self) -> Iterable[Group]:
+    def inverse_groups(self) -> Iterable[TopologyGroup]:
         """Inverse anti-affinity groups: they count the pods that declare the term, and pods they select must keep
         away.
         """
-        return self._inverse.values()
+        return self._inverse_groups.values()
 
-    def owned(self, asking: Asking, wishes: Wishes) -> tuple[Group, ...]:
+    def groups_of(self, pod_data: PodData, preferences: Preferences) -> tuple[TopologyGroup, ...]:
         """Groups that constrain a pod with these relaxed preferences."""
-        found = [self._spread(asking, wishes, each) for each in wishes.spreads]
-        near = [*asking.together, *(each.get("podAffinityTerm") or {} for each in wishes.near)]
-        far = [*asking.apart, *(each.get("podAffinityTerm") or {} for each in wishes.far)]
-        found += [self._term(TOGETHER, each, asking.namespace) for each in near]
-        found += [self._term(APART, each, asking.namespace) for each in far]
-        return tuple(dict.fromkeys(found))
+        groups = [self._spread_group(pod_data, preferences, each) for each in preferences.spreads]
+        affinities = [
+            *pod_data.required_affinity,
+            *(each.get("podAffinityTerm") or {} for each in preferences.pod_affinity),
+        ]
+        anti_affinities = [
+            *pod_data.required_anti_affinity,
+            *(each.get("podAffinityTerm") or {} for each in preferences.pod_anti_affinity),
+        ]
+        groups += [self._affinity_group(AFFINITY, each, pod_data.namespace) for each in affinities]
+        groups += [self._affinity_group(ANTI_AFFINITY, each, pod_data.namespace) for each in anti_affinities]
+        return tuple(dict.fromkeys(groups))
 
-    def opposing(self, asking: Asking) -> tuple[Group, ...]:
+    def inverse_groups_of(self, pod_data: PodData) -> tuple[TopologyGroup, ...]:
         """Inverse groups of a pod's required anti-affinity."""
-        return tuple(dict.fromkeys(self._opponent(each, asking.namespace) for each in asking.apart))
+        return tuple(
+            dict.fromkeys(self._inverse_group(each, pod_data.namespace) for each in pod_data.required_anti_affinity)
+        )
 
-    def _spread(self, asking: Asking, wishes: Wishes, constraint: Object) -> Group:
-        tolerations = wishes.tolerations if constraint.get("nodeTaintsPolicy") == "Honor" else None
+    def _spread_group(self, pod_data: PodData, preferences: Preferences, constraint: Object) -> TopologyGroup:
+        tolerations = preferences.tolerations if constraint.get("nodeTaintsPolicy") == "Honor" else None
         alternatives: tuple[Requirements, ...] = ()
         if constraint.get("nodeAffinityPolicy", "Honor") == "Honor":
-            own = normalized(from_labels(asking.selector).values())
-            alternatives = tuple(own.union(expressed(term)) for term in wishes.terms) or ((own,) if own else ())
+            node_selector = normalize(from_labels(pod_data.node_selector).values())
+            alternatives = tuple(node_selector.union(term_requirements(term)) for term in preferences.node_terms) or (
+                (node_selector,) if node_selector else ()
+            )
         key = constraint.get("topologyKey", "")
-        selector = _selected(constraint, asking.labels)
-        skew, least = int(constraint.get("maxSkew", 1)), int(constraint.get("minDomains") or 0)
-        name = (
-            *(SPREAD, key, asking.namespace, selector, skew, least),
+        selector = _spread_selector(constraint, pod_data.labels)
+        max_skew, min_domains = int(constraint.get("maxSkew", 1)), int(constraint.get("minDomains") or 0)
+        group_key = (
+            *(SPREAD, key, pod_data.namespace, selector, max_skew, min_domains),
             frozenset(frozenset(each.values()) for each in alternatives),
             tolerations if tolerations is None else orjson.dumps(tolerations, option=orjson.OPT_SORT_KEYS),
         )
-        found = self._known.get(name)
-        if found is None:
-            only = Filter(alternatives, tolerations) if alternatives or tolerations is not None else ALL
-            namespaces = frozenset((asking.namespace,))
-            found = Group(len(self.groups), SPREAD, key, namespaces, selector, skew, least, only)
-            self._add(name, found, tolerations)
-        return found
+        group = self._groups_by_key.get(group_key)
+        if group is None:
+            node_filter = (
+                TopologyNodeFilter(alternatives, tolerations) if alternatives or tolerations is not None else ALL_NODES
+            )
+            namespaces = frozenset((pod_data.namespace,))
+            group = TopologyGroup(
+                len(self.groups), SPREAD, key, namespaces, selector, max_skew, min_domains, node_filter
+            )
+            self._add_group(group_key, group, tolerations)
+        return group
 
-    def _term(self, kind: str, term: Object, namespace: str) -> Group:
-        key, namespaces, selector = term.get("topologyKey", ""), self._named(term, namespace), _selector(term)
-        name = (kind, key, namespaces, selector)
-        found = self._known.get(name)
-        if found is None:
-            found = Group(len(self.groups), kind, key, namespaces, selector)
-            self._add(name, found, None)
-        return found
+    def _affinity_group(self, kind: str, term: Object, namespace: str) -> TopologyGroup:
+        key, namespaces, selector = term.get("topologyKey", ""), self._namespaces_of(term, namespace), _selector(term)
+        group_key = (kind, key, namespaces, selector)
+        group = self._groups_by_key.get(group_key)
+        if group is None:
+            group = TopologyGroup(len(self.groups), kind, key, namespaces, selector)
+            self._add_group(group_key, group, None)
+        return group
 
-    def _opponent(self, term: Object, namespace: str) -> Group:
-        key, namespaces, selector = term.get("topologyKey", ""), self._named(term, namespace), _selector(term)
-        name = (key, namespaces, selector)
-        found = self._inverse.get(name)
-        if found is None:
-            found = self._inverse[name] = Group(-1 - len(self._inverse), APART, key, namespaces, selector)
-            found.know(self._universe.get(key, {}))
-        return found
+    def _inverse_group(self, term: Object, namespace: str) -> TopologyGroup:
+        key, namespaces, selector = term.get("topologyKey", ""), self._namespaces_of(term, namespace), _selector(term)
+        group_key = (key, namespaces, selector)
+        group = self._inverse_groups.get(group_key)
+        if group is None:
+            group = self._inverse_groups[group_key] = TopologyGroup(
+                -1 - len(self._inverse_groups), ANTI_AFFINITY, key, namespaces, selector
+            )
+            group.register(self._domains.get(key, {}))
+        return group
 
-    def _add(self, name: object, group: Group, tolerations: Sequence[Object] | None) -> None:
+    def _add_group(self, name: object, group: TopologyGroup, tolerations: Sequence[Object] | None) -> None:
         """Registers a group with its existing and possible domains and counts the pods in them."""
-        self._known[name] = group
+        self._groups_by_key[name] = group
         self.groups.append(group)
-        for domain, taints in self._universe.get(group.key, {}).items():
-            if tolerations is None or any(untolerated(each, tolerations, EVERY) is None for each in taints):
-                group.know((domain,))
-        selected: dict[Peer, bool] = {}
-        for place, peers in self._peers:
-            value = _domain(place, group.key)
-            if value is None or not (group.filter is ALL or _counts(group, place)):
+        for domain, taints in self._domains.get(group.key, {}).items():
+            if tolerations is None or any(first_untolerated(each, tolerations, ALL_EFFECTS) is None for each in taints):
+                group.register((domain,))
+        selected: dict[PeerKey, bool] = {}
+        for node, peers in self._peers:
+            value = _domain(node, group.key)
+            if value is None or not (group.filter is ALL_NODES or _is_counted(group, node)):
                 continue
-            if place.kind == "Node" and id(place) in self._sides:
-                group.know((value,))
+            if node.kind == "Node" and id(node) in self._bit_index:
+                group.register((value,))
             for peer, count in peers.items():
                 if peer not in selected:
                     selected[peer] = group.selects(peer[0], dict(peer[1]))
                 if selected[peer]:
-                    self._record(group, place, value, count)
+                    self._record(group, node, value, count)
 
-    def _record(self, group: Group, place: Place, domain: str, pods: int = 1) -> None:
-        if group.by_host and id(place) in self._sides:
-            group.record_host(domain, 0, 1 << self._sides[id(place)], pods)
+    def _record(self, group: TopologyGroup, node: ExistingNode, domain: str, pods: int = 1) -> None:
+        if group.by_host and id(node) in self._bit_index:
+            group.record_host(domain, 0, 1 << self._bit_index[id(node)], pods)
         else:
             group.record(domain, pods)
 
-    def _record_opponents(self) -> None:
-        for place in self._places:
-            for pod in place.pods:
-                terms = opposing_terms(pod)
+    def _record_inverse_groups(self) -> None:
+        for node in self._nodes:
+            for pod in node.pods:
+                terms = anti_affinity_terms(pod)
                 if not terms or not self._stays(pod):
                     continue
                 for term in terms:
-                    group = self._opponent(term, pod["metadata"].get("namespace", ""))
-                    domain = _domain(place, group.key)
+                    group = self._inverse_group(term, pod["metadata"].get("namespace", ""))
+                    domain = _domain(node, group.key)
                     if domain is not None:
-                        self._record(group, place, domain)
+                        self._record(group, node, domain)
 
-    def _named(self, term: Object, namespace: str) -> frozenset[str]:
+    def _namespaces_of(self, term: Object, namespace: str) -> frozenset[str]:
         listed, selector = term.get("namespaces") or (), term.get("namespaceSelector")
         if selector is None:
             return frozenset(listed or (namespace,))
@@ -165,11 +193,11 @@ class Topology:
         return frozenset(listed) | {name for name, labels in self._namespaces.items() if chosen.matches(labels)}
 
 
-def host_name(place: Place) -> str:
-    return place.labels.get(HOSTNAME) or place.name
+def hostname_of(node: ExistingNode) -> str:
+    return node.labels.get(HOSTNAME) or node.name
 
 
-def signature(labels: Mapping[str, str] | None, keys: Collection[str]) -> frozenset[tuple[str, str]]:
+def selected_labels(labels: Mapping[str, str] | None, keys: Collection[str]) -> frozenset[tuple[str, str]]:
     """Returns the labels that any selector uses."""
     if not labels or not keys:
         return frozenset()
@@ -178,14 +206,14 @@ def signature(labels: Mapping[str, str] | None, keys: Collection[str]) -> frozen
     return frozenset([each for each in labels.items() if each[0] in keys])
 
 
-def selector_keys(question: Question) -> frozenset[str]:
+def selector_keys(inputs: SchedulingInput) -> frozenset[str]:
     """Pod labels that any selector of the input uses."""
-    there = (pod for place in (*question.places, *question.others) for pod in place.pods)
-    keys = {key for pod in question.pods for key in selecting_keys(pod.get("spec") or {})}
-    return frozenset(keys | {key for pod in there for key in term_keys(opposing_terms(pod))})
+    placed_pods = (pod for node in (*inputs.existing_nodes, *inputs.draining_nodes) for pod in node.pods)
+    keys = {key for pod in inputs.pods for key in pod_selector_keys(pod.get("spec") or {})}
+    return frozenset(keys | {key for pod in placed_pods for key in term_keys(anti_affinity_terms(pod))})
 
 
-def opposing_terms(pod: Object) -> Sequence[Object]:
+def anti_affinity_terms(pod: Object) -> Sequence[Object]:
     """Required anti-affinity terms of a pod."""
     affinity = (pod.get("spec") or {}).get("affinity")
     return ((affinity.get("podAntiAffinity") or {}).get(REQUIRED) or ()) if affinity else ()
@@ -196,7 +224,7 @@ def term_keys(terms: Iterable[Object]) -> Iterable[str]:
         yield from _keys(term.get("labelSelector"))
 
 
-def selecting_keys(spec: Object) -> Iterable[str]:
+def pod_selector_keys(spec: Object) -> Iterable[str]:
     """Pod labels by which a pod selects others."""
     affinity = spec.get("affinity") or {}
     for rules in (affinity.get("podAffinity") or {}, affinity.get("podAntiAffinity") or {}):
@@ -213,16 +241,16 @@ def _keys(selector: Object | None) -> Iterable[str]:
     yield from (each.get("key", "") for each in (selector or {}).get("matchExpressions") or ())
 
 
-def _universe(pools: Iterable[Pool]) -> Mapping[str, Mapping[str, list[Sequence[Object]]]]:
+def _possible_domains(pools: Iterable[NodePoolInput]) -> Mapping[str, Mapping[str, list[Sequence[Object]]]]:
     """Possible domains of new nodes by label, each with the taints of the pools that have it."""
-    found: dict[str, dict[str, list[Sequence[Object]]]] = {}
+    domains_by_key: dict[str, dict[str, list[Sequence[Object]]]] = {}
     for pool in pools:
-        spec = template_spec(pool.pool)
+        spec = nodepool_template_spec(pool.node_pool)
         taints = tuple(spec.get("taints") or ())
-        own = normalized(from_expressions(spec.get("requirements")).values())
-        own = own.union(from_labels(template_labels(pool.pool)))
+        pool_requirements = normalize(from_expressions(spec.get("requirements")).values())
+        pool_requirements = pool_requirements.union(from_labels(nodepool_template_labels(pool.node_pool)))
         values: dict[str, set[str]] = {}
-        for each in own.values():
+        for each in pool_requirements.values():
             if not each.complement:
                 values.setdefault(each.key, set()).update(each.values)
         seen = set()
@@ -231,34 +259,38 @@ def _universe(pools: Iterable[Pool]) -> Mapping[str, Mapping[str, list[Sequence[
                 if each in seen:
                     continue
                 seen.add(each)
-                both = each if key not in own else each.intersection(own[key])
+                both = each if key not in pool_requirements else each.intersection(pool_requirements[key])
                 if not both.complement:
                     values.setdefault(key, set()).update(both.values)
         for key, domains in values.items():
             for domain in domains:
-                found.setdefault(key, {}).setdefault(domain, []).append(taints)
-    return found
+                domains_by_key.setdefault(key, {}).setdefault(domain, []).append(taints)
+    return domains_by_key
 
 
-def _domain(place: Place, key: str) -> str | None:
-    return host_name(place) if key == HOSTNAME else place.labels.get(key)
+def _domain(node: ExistingNode, key: str) -> str | None:
+    return hostname_of(node) if key == HOSTNAME else node.labels.get(key)
 
 
-def _counts(group: Group, place: Place) -> bool:
-    only = group.filter
-    if only.alternatives and not any(each.matches(place.labels) for each in only.alternatives):
+def _is_counted(group: TopologyGroup, node: ExistingNode) -> bool:
+    node_filter = group.filter
+    if node_filter.alternatives and not any(each.matches(node.labels) for each in node_filter.alternatives):
         return False
-    return only.tolerations is None or untolerated(place.taints, only.tolerations, EVERY) is None
+    return (
+        node_filter.tolerations is None or first_untolerated(node.taints, node_filter.tolerations, ALL_EFFECTS) is None
+    )
 
 
-def _selected(constraint: Object, labels: Mapping[str, str]) -> LabelSelector:
+def _spread_selector(constraint: Object, labels: Mapping[str, str]) -> LabelSelector:
     selector = _selector(constraint)
-    more = [Requirement(key, "in", (labels[key],)) for key in constraint.get("matchLabelKeys") or () if key in labels]
-    return LabelSelector([*selector.requirements, *more]) if more and not selector.nothing else selector
+    more = [
+        LabelRequirement(key, "in", (labels[key],)) for key in constraint.get("matchLabelKeys") or () if key in labels
+    ]
+    return LabelSelector([*selector.requirements, *more]) if more and not selector.selects_nothing else selector
 
 
 def _selector(term: Object) -> LabelSelector:
     try:
         return from_label_selector(term.get("labelSelector"))
     except BadRequest:
-        return NOTHING
+        return SELECT_NOTHING

@@ -12,49 +12,51 @@ from typing import Any
 
 import orjson
 
-from shoal.fit.resources import amounts
-from shoal.kinds.karpenter import CAPACITY_TYPE, ZONE
-from shoal.provision.cloudprovider import InstanceType
-from shoal.provision.simulator.cloud import cloud
-from shoal.provision.simulator.fake import assorted, default
-from shoal.provision.simulator.kwok import GROUP, kwok, kwok36, kwok_below_32
-from shoal.provision.simulator.making import Sale, instance_type
+from shoal.fit.resources import parse_amounts
+from shoal.kinds.karpenter.karpenter import CAPACITY_TYPE, ZONE
+from shoal.provision.cloudprovider.types import InstanceType
+from shoal.provision.simulator.fake import assorted_fake_types, fake_types
+from shoal.provision.simulator.instance_type import OfferingSpec, instance_type
+from shoal.provision.simulator.kwok import GROUP, kwok_linux_amd64_types, kwok_small_types, kwok_types
+from shoal.provision.simulator.public_cloud import public_cloud_types
 
 Object = dict[str, Any]
 
 CATALOGUES: dict[str, Callable[[], list[InstanceType]]] = {
-    "kwok": kwok,
-    "kwok36": kwok36,
-    "kwok<32": kwok_below_32,
-    "cloud": cloud,
-    "test": default,
-    "assorted": assorted,
+    "kwok": kwok_types,
+    "kwok36": kwok_linux_amd64_types,
+    "kwok<32": kwok_small_types,
+    "cloud": public_cloud_types,
+    "test": fake_types,
+    "assorted": assorted_fake_types,
 }
-_MOST_PODS = "110"
+_DEFAULT_MAX_PODS = "110"
 _delimiter = re.compile(r"[.-]")
 
 
-def read(text: bytes | str) -> list[InstanceType]:
+def parse_catalogue(text: bytes | str) -> list[InstanceType]:
     """Raises ValueError naming what the file lacks."""
-    found = orjson.loads(text)
-    if not isinstance(found, list):
+    entries = orjson.loads(text)
+    if not isinstance(entries, list):
         raise ValueError("a catalogue is a list of instance types")
-    return [_type(each) for each in found]
+    return [_parse_type(each) for each in entries]
 
 
-def _type(said: Object) -> InstanceType:
+def _parse_type(entry: Object) -> InstanceType:
     try:
-        name, resources = str(said["name"]), {"pods": _MOST_PODS, **said["resources"]}
-        sales = [_sale(each) for each in said["offerings"] if each.get("Available", True)]
-        labels = {f"{GROUP}/instance-{key}": value for key, value in _about(name, resources).items()}
-        systems = said.get("operatingSystems") or ("linux",)
-        architecture = said.get("architecture") or "amd64"
+        name, resources = str(entry["name"]), {"pods": _DEFAULT_MAX_PODS, **entry["resources"]}
+        specs = [_parse_offering(each) for each in entry["offerings"] if each.get("Available", True)]
+        labels = {f"{GROUP}/instance-{key}": value for key, value in _label_values(name, resources).items()}
+        systems = entry.get("operatingSystems") or ("linux",)
+        architecture = entry.get("architecture") or "amd64"
     except (KeyError, TypeError) as error:
-        raise ValueError(f"instance type {said.get('name')!r} of the catalogue lacks {error}") from error
-    return instance_type(name, amounts(resources), sales, architecture=architecture, systems=systems, labels=labels)
+        raise ValueError(f"instance type {entry.get('name')!r} of the catalogue lacks {error}") from error
+    return instance_type(
+        name, parse_amounts(resources), specs, architecture=architecture, systems=systems, labels=labels
+    )
 
 
-def _about(name: str, resources: Object) -> dict[str, str]:
+def _label_values(name: str, resources: Object) -> dict[str, str]:
     """Family and size come from the name, as in `m5.large`; otherwise the size is the cpu."""
     family, *rest = _delimiter.split(name, maxsplit=1)
     size = name.partition(".")[2] or resources["cpu"]
@@ -66,6 +68,6 @@ def _about(name: str, resources: Object) -> dict[str, str]:
     }
 
 
-def _sale(said: Object) -> Sale:
-    values = {each["key"]: each["values"][0] for each in said["Requirements"]}
-    return Sale(values[ZONE], values[CAPACITY_TYPE], float(said["Price"]))
+def _parse_offering(entry: Object) -> OfferingSpec:
+    values = {each["key"]: each["values"][0] for each in entry["Requirements"]}
+    return OfferingSpec(values[ZONE], values[CAPACITY_TYPE], float(entry["Price"]))

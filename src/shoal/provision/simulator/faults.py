@@ -6,14 +6,14 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from shoal.clock import Clock
-from shoal.provision.cloudprovider import ProviderError
+from shoal.provision.cloudprovider.types import ProviderError
 
 
 @dataclass(slots=True)
-class Faults:
-    sold_out: set[str] = field(default_factory=set)
+class FaultInjector:
+    unavailable: set[str] = field(default_factory=set)
     """Offerings by name that are listed but cannot be launched."""
-    slow: dict[str, float] = field(default_factory=dict)
+    delays: dict[str, float] = field(default_factory=dict)
     """Delay in seconds by call: create, delete, register."""
     _errors: dict[str, deque[Exception]] = field(default_factory=dict)
 
@@ -22,9 +22,9 @@ class Faults:
         failures = self._errors.setdefault(call, deque())
         failures.extend(error or ProviderError(f"{call} failed, as it was told to") for _ in range(times))
 
-    async def met(self, call: str, clock: Clock) -> None:
+    async def inject(self, call: str, clock: Clock) -> None:
         """Must be awaited at the start of a call."""
-        if self.slow.get(call):
-            await clock.sleep(self.slow[call])
+        if self.delays.get(call):
+            await clock.sleep(self.delays[call])
         if self._errors.get(call):
             raise self._errors[call].popleft()

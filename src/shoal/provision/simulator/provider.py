@@ -13,206 +13,227 @@ from typing import Any
 
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
-from shoal.kinds.karpenter import CLASS_GROUP, CLASS_VERSION, NODE_CLASS, annotation, class_ref, is_going
+from shoal.kinds.karpenter.karpenter import (
+    NODE_CLASS,
+    NODE_CLASS_GROUP,
+    NODE_CLASS_VERSION,
+    annotation_of,
+    is_deleting,
+    node_class_ref,
+)
 from shoal.objects.errors import AlreadyExists, NotFound, StatusError
-from shoal.provision.cloudprovider import (
-    ClassKind,
+from shoal.provision.cloudprovider.overlay import OverlayResolver
+from shoal.provision.cloudprovider.types import (
     Instance,
     InstanceType,
     InsufficientCapacity,
+    LaunchPending,
+    NodeClaimHandler,
     NodeClaimNotFound,
+    NodeClassKind,
     NodeClassNotReady,
-    NotYet,
     ProviderError,
     RepairPolicy,
-    Told,
 )
-from shoal.provision.homes import Homes
-from shoal.provision.overlaying import Overlays
-from shoal.provision.simulator.decide import DRIFTED, is_of, is_ours, machine, node, sold, stocked, suiting, wishes
-from shoal.provision.simulator.faults import Faults
-from shoal.provision.view import NODES, View
+from shoal.provision.management import ManagementResolver
+from shoal.provision.simulator.decide import (
+    DRIFTED_ANNOTATION,
+    instance_of,
+    is_node_of_claim,
+    is_simulated,
+    launched_counts,
+    matching_offerings,
+    node_of,
+    requirements_of,
+    with_availability,
+)
+from shoal.provision.simulator.faults import FaultInjector
+from shoal.provision.state import NODES, ClusterState
 
 Object = dict[str, Any]
-Place = tuple[str, str]
+ObjectKey = tuple[str, str]
 """Logical cluster and name of the NodeClaim."""
 
-SOLD_OUT_SECONDS = 180.0
+UNAVAILABLE_SECONDS = 180.0
 """Time for which an offering that failed to launch is listed as unavailable."""
 RETRY_SECONDS = 1.0
-ILL_SECONDS = 600.0
+UNHEALTHY_SECONDS = 600.0
 
 
-class Simulator:
+class SimulatorProvider:
     name = "simulator"
 
     def __init__(
         self,
-        homes: Homes,
-        view: View,
+        resolver: ManagementResolver,
+        state: ClusterState,
         clock: Clock,
         types: Sequence[InstanceType],
         *,
         registration_seconds: float = 0.0,
-        faults: Faults | None = None,
+        faults: FaultInjector | None = None,
     ) -> None:
         """`registration_seconds`: delay between launch and Node."""
-        self._homes, self._view, self._clock, self._overlays = homes, view, clock, Overlays(view)
+        self._resolver, self._state, self._clock, self._overlays = resolver, state, clock, OverlayResolver(state)
         self._types = sorted(types, key=lambda each: each.name)
-        self.registration_seconds, self.faults = registration_seconds, faults or Faults()
-        self._starting: dict[Place, Object] = {}
-        self._births: asyncio.Queue[Place] = asyncio.Queue()
-        self._out: dict[str, float] = {}
-        self._told: list[Told] = []
+        self.registration_seconds, self.faults = registration_seconds, faults or FaultInjector()
+        self._unregistered: dict[ObjectKey, Object] = {}
+        self._registrations: asyncio.Queue[ObjectKey] = asyncio.Queue()
+        self._unavailable_until: dict[str, float] = {}
+        self._handlers: list[NodeClaimHandler] = []
 
     async def run(self) -> None:
         """Registers Nodes after their delay."""
         async with asyncio.TaskGroup() as group:
             while True:
-                group.create_task(self._register(await self._births.get()))
+                group.create_task(self._register(await self._registrations.get()))
 
     @property
-    def synced(self) -> bool:
-        return self._view.synced
+    def has_synced(self) -> bool:
+        return self._state.has_synced
 
-    def listen(self, told: Told) -> None:
-        self._told.append(told)
+    def add_event_handler(self, handler: NodeClaimHandler) -> None:
+        self._handlers.append(handler)
 
-    def supported_node_classes(self) -> tuple[ClassKind, ...]:
+    def supported_node_classes(self) -> tuple[NodeClassKind, ...]:
         """Any node class works; nothing is read from it."""
-        return (ClassKind(CLASS_GROUP, CLASS_VERSION, NODE_CLASS),)
+        return (NodeClassKind(NODE_CLASS_GROUP, NODE_CLASS_VERSION, NODE_CLASS),)
 
     def repair_policies(self) -> tuple[RepairPolicy, ...]:
-        return tuple(RepairPolicy("Ready", status, ILL_SECONDS) for status in ("False", "Unknown"))
+        return tuple(RepairPolicy("Ready", status, UNHEALTHY_SECONDS) for status in ("False", "Unknown"))
 
     def instance_types(self, cluster: str, node_class: Object) -> list[InstanceType]:
-        nodes = [each for place in self._view.nodes.clusters() for each in self._nodes(place)]
-        return stocked(self._types, *sold(nodes, self._types), self._unavailable())
+        nodes = [each for cluster_name in self._state.nodes.clusters() for each in self._nodes(cluster_name)]
+        return with_availability(self._types, *launched_counts(nodes, self._types), self._unavailable())
 
-    def class_problem(self, cluster: str, node_class: Object) -> tuple[str, str] | None:
+    def node_class_error(self, cluster: str, node_class: Object) -> tuple[str, str] | None:
         return None
 
     async def create(self, cluster: str, claim: Object) -> Instance:
-        await self.faults.met("create", self._clock)
-        found = await self._find(cluster, claim)
-        if found is not None:
-            if is_going(found):
-                raise InsufficientCapacity(f"machine {found['metadata']['name']} has gone")
-            return machine(found)
-        wanted = class_ref(claim["spec"]).get("name", "")
-        node_class = self._view.classes.get(cluster, wanted)
-        if node_class is None or is_going(node_class):
-            raise NodeClassNotReady(f"there is no {NODE_CLASS} {wanted!r}")
-        bought = self._buy(cluster, claim)
-        if self.registration_seconds or self.faults.slow.get("register"):
-            self._starting[cluster, claim["metadata"]["name"]] = bought
-            self._births.put_nowait((cluster, claim["metadata"]["name"]))
-            return machine(bought)
-        return machine(await self._make(cluster, claim, bought))
+        await self.faults.inject("create", self._clock)
+        existing = await self._find(cluster, claim)
+        if existing is not None:
+            if is_deleting(existing):
+                raise InsufficientCapacity(f"machine {existing['metadata']['name']} has gone")
+            return instance_of(existing)
+        class_name = node_class_ref(claim["spec"]).get("name", "")
+        node_class = self._state.node_classes.get(cluster, class_name)
+        if node_class is None or is_deleting(node_class):
+            raise NodeClassNotReady(f"there is no {NODE_CLASS} {class_name!r}")
+        launched = self._launch(cluster, claim)
+        if self.registration_seconds or self.faults.delays.get("register"):
+            self._unregistered[cluster, claim["metadata"]["name"]] = launched
+            self._registrations.put_nowait((cluster, claim["metadata"]["name"]))
+            return instance_of(launched)
+        return instance_of(await self._create_node(cluster, claim, launched))
 
     async def delete(self, cluster: str, claim: Object) -> None:
-        await self.faults.met("delete", self._clock)
+        await self.faults.inject("delete", self._clock)
         name = claim["metadata"]["name"]
-        self._starting.pop((cluster, name), None)
-        found = await self._find(cluster, claim)
-        if found is None or is_going(found):
+        self._unregistered.pop((cluster, name), None)
+        existing = await self._find(cluster, claim)
+        if existing is None or is_deleting(existing):
             # A Node being deleted is held only by the termination finalizer: its instance is off.
             raise NodeClaimNotFound(f"no machine is behind NodeClaim {name}")
         with suppress(NotFound):
-            await self._homes.client(cluster).delete(NODES, name, uid=found["metadata"]["uid"])
+            await self._resolver.client(cluster).delete(NODES, name, uid=existing["metadata"]["uid"])
 
     def get(self, cluster: str, claim: Object) -> Instance | None:
-        found = self._known(cluster, claim)
-        return machine(found) if found is not None else None
+        existing = self._node_of(cluster, claim)
+        return instance_of(existing) if existing is not None else None
 
     def list(self, cluster: str) -> list[Instance]:
-        return [machine(each) for each in self._nodes(cluster)]
+        return [instance_of(each) for each in self._nodes(cluster)]
 
     def is_drifted(self, cluster: str, claim: Object) -> str:
-        found = self._known(cluster, claim)
-        if found is None:
+        existing = self._node_of(cluster, claim)
+        if existing is None:
             raise NodeClaimNotFound(f"no machine is behind NodeClaim {claim['metadata']['name']}")
-        return annotation(found, DRIFTED)
+        return annotation_of(existing, DRIFTED_ANNOTATION)
 
-    def foresee(self, cluster: str, claim: Object) -> Instance | None:
-        found = self._known(cluster, claim)
-        if found is None:
-            best = suiting(self._priced(cluster, claim), *wishes(claim))
-            found = node(claim, *best[0]) if best else None
-        return machine(found) if found is not None else None
+    def expected_instance(self, cluster: str, claim: Object) -> Instance | None:
+        existing = self._node_of(cluster, claim)
+        if existing is None:
+            matches = matching_offerings(self._overlaid_types(cluster, claim), *requirements_of(claim))
+            existing = node_of(claim, *matches[0]) if matches else None
+        return instance_of(existing) if existing is not None else None
 
-    def _buy(self, cluster: str, claim: Object) -> Object:
+    def _launch(self, cluster: str, claim: Object) -> Object:
         """Launches the cheapest available offering and remembers unavailable ones."""
-        for kind, offering in suiting(self._priced(cluster, claim), *wishes(claim)):
-            if offering.name not in self.faults.sold_out:
-                return node(claim, kind, offering)
-            self._out[offering.name] = self._clock.now() + SOLD_OUT_SECONDS
+        for kind, offering in matching_offerings(self._overlaid_types(cluster, claim), *requirements_of(claim)):
+            if offering.name not in self.faults.unavailable:
+                return node_of(claim, kind, offering)
+            self._unavailable_until[offering.name] = self._clock.now() + UNAVAILABLE_SECONDS
         raise InsufficientCapacity("no offering that can be had satisfies the requirements and has the resources")
 
-    def _priced(self, cluster: str, claim: Object) -> Sequence[InstanceType]:
+    def _overlaid_types(self, cluster: str, claim: Object) -> Sequence[InstanceType]:
         """Types with the overlays of the NodeClaim's pool, as the planner saw them."""
-        return self._overlays.types(cluster, self.instance_types(cluster, {}), claim)
+        return self._overlays.instance_types(cluster, self.instance_types(cluster, {}), claim)
 
     def _unavailable(self) -> set[str]:
         now = self._clock.now()
-        return {name for name, until in self._out.items() if until > now}
+        return {name for name, until in self._unavailable_until.items() if until > now}
 
     def _nodes(self, cluster: str) -> Sequence[Object]:
-        there = [each for each in self._view.nodes.of(cluster) if is_ours(each)]
-        known = {each["metadata"]["name"] for each in there}
-        starting = [each for (place, name), each in self._starting.items() if place == cluster and name not in known]
-        return [*there, *starting]
+        registered = [each for each in self._state.nodes.list_in(cluster) if is_simulated(each)]
+        names = {each["metadata"]["name"] for each in registered}
+        starting = [
+            each
+            for (cluster_name, name), each in self._unregistered.items()
+            if cluster_name == cluster and name not in names
+        ]
+        return [*registered, *starting]
 
-    def _known(self, cluster: str, claim: Object) -> Object | None:
+    def _node_of(self, cluster: str, claim: Object) -> Object | None:
         name = claim["metadata"]["name"]
-        found = self._view.nodes.get(cluster, name) or self._starting.get((cluster, name))
-        return found if found is not None and is_of(found, claim) else None
+        existing = self._state.nodes.get(cluster, name) or self._unregistered.get((cluster, name))
+        return existing if existing is not None and is_node_of_claim(existing, claim) else None
 
     async def _find(self, cluster: str, claim: Object) -> Object | None:
         """Returns None only if the server confirms it: a missing Node may not have reached the cache yet."""
-        if not self.synced:
-            raise NotYet("the Nodes are not known yet")
-        found = self._known(cluster, claim)
-        if found is not None:
-            return found
+        if not self.has_synced:
+            raise LaunchPending("the Nodes are not known yet")
+        existing = self._node_of(cluster, claim)
+        if existing is not None:
+            return existing
         try:
-            found = await self._homes.client(cluster).get(NODES, claim["metadata"]["name"])
+            existing = await self._resolver.client(cluster).get(NODES, claim["metadata"]["name"])
         except NotFound:
             return None
-        return found if is_of(found, claim) else None
+        return existing if is_node_of_claim(existing, claim) else None
 
-    async def _make(self, cluster: str, claim: Object, bought: Object) -> Object:
+    async def _create_node(self, cluster: str, claim: Object, node_object: Object) -> Object:
         try:
-            made = await self._homes.client(cluster).create(NODES, bought)
+            created = await self._resolver.client(cluster).create(NODES, node_object)
         except AlreadyExists as error:
-            found = await self._find(cluster, claim)
-            if found is None:
-                raise NotYet(f"another node is called {bought['metadata']['name']}") from error
-            return found
-        return self._view.nodes.learn(cluster, made)
+            existing = await self._find(cluster, claim)
+            if existing is None:
+                raise LaunchPending(f"another node is called {node_object['metadata']['name']}") from error
+            return existing
+        return self._state.nodes.observe_write(cluster, created)
 
-    async def _register(self, place: Place) -> None:
-        cluster, name = place
+    async def _register(self, key: ObjectKey) -> None:
+        cluster, name = key
         await self._clock.sleep(self.registration_seconds)
         try:
-            await self.faults.met("register", self._clock)
+            await self.faults.inject("register", self._clock)
         except ProviderError:
             return  # the instance runs but never registers
-        while (bought := self._starting.get(place)) is not None:
+        while (node_object := self._unregistered.get(key)) is not None:
             try:
-                made = await self._homes.client(cluster).create(NODES, bought)
+                created = await self._resolver.client(cluster).create(NODES, node_object)
             except AlreadyExists:
-                made = None
+                created = None
             except (StatusError, Unreachable):
                 await self._clock.sleep(RETRY_SECONDS)
                 continue
-            if self._starting.get(place) is bought:
-                del self._starting[place]
-                if made is not None:
-                    self._view.nodes.learn(cluster, made)
-            elif made is not None:  # it was terminated meanwhile
+            if self._unregistered.get(key) is node_object:
+                del self._unregistered[key]
+                if created is not None:
+                    self._state.nodes.observe_write(cluster, created)
+            elif created is not None:  # it was terminated meanwhile
                 with suppress(StatusError, Unreachable):
-                    await self._homes.client(cluster).delete(NODES, name, uid=made["metadata"]["uid"])
-            for told in self._told:
-                told(cluster, name)
+                    await self._resolver.client(cluster).delete(NODES, name, uid=created["metadata"]["uid"])
+            for handler in self._handlers:
+                handler(cluster, name)
             return

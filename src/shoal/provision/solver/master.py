@@ -10,26 +10,26 @@ from dataclasses import dataclass
 import highspy
 import numpy as np
 
-from shoal.provision.solver.instance import Floats, Instance, Ints
+from shoal.provision.solver.instance import Floats, Ints, PackingInstance
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    amounts: Floats
+class MasterSolution:
+    column_amounts: Floats
     """Amount of each column."""
-    values: Floats
+    item_duals: Floats
     """n: dual value of one more unit of an item."""
-    tolls: Floats
+    limit_duals: Floats
     """q: dual value of one less unit of a limit."""
-    missing: float
+    uncovered: float
     """Units that no column covers."""
 
 
-class Master:
-    def __init__(self, instance: Instance, dear: float) -> None:
+class RestrictedMaster:
+    def __init__(self, instance: PackingInstance, penalty: float) -> None:
         """`penalty`: cost of the slack columns."""
         self._instance = instance
-        self._highs = quiet()
+        self._highs = new_highs()
         inf = highspy.kHighsInf
         rows = instance.items + len(instance.limits)
         none, numbers = np.zeros(0, np.int32), np.zeros(0)
@@ -39,7 +39,7 @@ class Master:
         each = np.arange(instance.items, dtype=np.int32)
         self._highs.addCols(
             instance.items,
-            np.full(instance.items, dear),
+            np.full(instance.items, penalty),
             np.zeros(instance.items),
             np.full(instance.items, inf),
             instance.items,
@@ -49,17 +49,17 @@ class Master:
         )
         self.options: list[int] = []
         self.contents: list[Ints] = []
-        self._known: set[tuple[int, bytes]] = set()
+        self._column_keys: set[tuple[int, bytes]] = set()
 
     def add(self, option: int, contents: Ints) -> bool:
         key = (option, contents.tobytes())
-        if key in self._known or not contents.any():
+        if key in self._column_keys or not contents.any():
             return False
-        self._known.add(key)
+        self._column_keys.add(key)
         self.options.append(option)
         self.contents.append(contents)
         instance = self._instance
-        column = np.concatenate([contents, instance.takes[:, option]]) if len(instance.limits) else contents
+        column = np.concatenate([contents, instance.limit_usage[:, option]]) if len(instance.limits) else contents
         rows = np.flatnonzero(column)
         cost = float(instance.prices[option])
         self._highs.addCol(
@@ -67,35 +67,35 @@ class Master:
         )
         return True
 
-    def demand(self, counts: Ints, limits: Ints) -> None:
+    def set_demand(self, counts: Ints, limits: Ints) -> None:
         for item, count in enumerate(counts.tolist()):
             self._highs.changeRowBounds(item, float(count), highspy.kHighsInf)
         for limit, amount in enumerate(limits.tolist()):
             self._highs.changeRowBounds(len(counts) + limit, -highspy.kHighsInf, float(amount))
 
-    def solve(self) -> Answer:
+    def solve(self) -> MasterSolution:
         self._highs.run()
         solution = self._highs.getSolution()
         columns = np.asarray(solution.col_value, np.float64)
         duals = np.asarray(solution.row_dual, np.float64)
         items = self._instance.items
-        return Answer(
-            amounts=columns[items:],
-            values=np.maximum(duals[:items], 0.0),
-            tolls=np.maximum(-duals[items:], 0.0),
-            missing=float(columns[:items].sum()),
+        return MasterSolution(
+            column_amounts=columns[items:],
+            item_duals=np.maximum(duals[:items], 0.0),
+            limit_duals=np.maximum(-duals[items:], 0.0),
+            uncovered=float(columns[:items].sum()),
         )
 
 
-def fluid(instance: Instance) -> float:
+def fluid_bound(instance: PackingInstance) -> float:
     """Lower bound: cost of covering the total demand of every resource, ignoring packing."""
     demand = (instance.counts @ instance.requests).astype(np.float64)
-    wanted = demand > 0
-    shares = np.maximum(instance.capacity, 0)[:, wanted] / demand[wanted]
+    requested = demand > 0
+    shares = np.maximum(instance.capacity, 0)[:, requested] / demand[requested]
     options, rows = shares.shape
     if not rows:
         return 0.0
-    highs = quiet()
+    highs = new_highs()
     infinite, each = highspy.kHighsInf, np.arange(options, dtype=np.int32)
     empty = np.zeros(rows, np.int32)
     highs.addRows(rows, np.ones(rows), np.full(rows, infinite), 0, empty, empty[:0], np.zeros(0))
@@ -105,11 +105,11 @@ def fluid(instance: Instance) -> float:
     highs.run()
     prices = np.maximum(np.asarray(highs.getSolution().row_dual, np.float64), 0.0)
     # Scaled down so that no node is worth more than its price.
-    over = max(1.0, float((shares @ prices / np.maximum(instance.prices, 1e-12)).max()))
-    return float(prices.sum()) / over if np.isfinite(over) else 0.0
+    scale = max(1.0, float((shares @ prices / np.maximum(instance.prices, 1e-12)).max()))
+    return float(prices.sum()) / scale if np.isfinite(scale) else 0.0
 
 
-def quiet() -> highspy.Highs:
+def new_highs() -> highspy.Highs:
     highs: highspy.Highs = highspy.Highs()  # type: ignore[no-untyped-call]
     highs.setOptionValue("output_flag", False)
     highs.setOptionValue("threads", 1)

@@ -6,76 +6,89 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.provision.solver.columns import Columns
-from shoal.provision.solver.instance import Floats, Instance, Ints, Node, Packing, amounts, holds, node, packing, taken
+from shoal.provision.solver.column_generation import ColumnGenerator
+from shoal.provision.solver.instance import (
+    Floats,
+    Ints,
+    PackedNode,
+    Packing,
+    PackingInstance,
+    contents_of,
+    limits_used,
+    merge_equal_nodes,
+    options_holding,
+    packed_node,
+)
 
-_ROUNDS = 6
+_GENERATION_ROUNDS = 6
 """Rounds of column generation after each fixing."""
-_SURE = 0.95
+_ROUND_UP_AT = 0.95
 """Fraction from which a column is rounded up."""
-_MANY = 40
+_COLUMNS_PER_FIX = 40
 """One more fractional column is fixed for each multiple of this many columns."""
 
 
-def dive(columns: Columns, counts: Ints, limits: Ints) -> Packing | None:
+def diving_heuristic(columns: ColumnGenerator, counts: Ints, limits: Ints) -> Packing | None:
     """Returns None if the limits or the budget do not suffice."""
-    left, room = counts.copy(), limits.copy()
-    found: list[tuple[Node, int]] = []
-    while left.any():
+    demand, remaining = counts.copy(), limits.copy()
+    fixed: list[tuple[PackedNode, int]] = []
+    while demand.any():
         if columns.budget.stop():
             return None
-        answer = columns.generate(left, room, _ROUNDS)
-        chosen = _whole(columns, answer.amounts, left, room)
-        if not chosen:
+        answer = columns.generate(demand, remaining, _GENERATION_ROUNDS)
+        newly_fixed = _fix_columns(columns, answer.column_amounts, demand, remaining)
+        if not newly_fixed:
             return None
-        for held, times in chosen:
-            contents = amounts(columns.instance, held)
-            left -= contents * times
-            room -= columns.instance.takes[:, held.option] * times
-            found.append((held, times))
-    return shrunk(columns.instance, packing(found), limits)
+        for packed, times in newly_fixed:
+            contents = contents_of(columns.instance, packed)
+            demand -= contents * times
+            remaining -= columns.instance.limit_usage[:, packed.option] * times
+            fixed.append((packed, times))
+    return downsize_nodes(columns.instance, merge_equal_nodes(fixed), limits)
 
 
-def _whole(columns: Columns, fractions: Floats, left: Ints, room: Ints) -> list[tuple[Node, int]]:
+def _fix_columns(
+    columns: ColumnGenerator, fractions: Floats, demand: Ints, remaining: Ints
+) -> list[tuple[PackedNode, int]]:
     """Columns to fix now: all nearly integral ones, else the largest fractions."""
-    left, room = left.copy(), room.copy()
-    found: list[tuple[Node, int]] = []
+    demand, remaining = demand.copy(), remaining.copy()
+    fixed: list[tuple[PackedNode, int]] = []
     order = np.argsort(-fractions, kind="stable")
-    few = 1 + int((fractions > 1e-9).sum()) // _MANY
+    max_fractional = 1 + int((fractions > 1e-9).sum()) // _COLUMNS_PER_FIX
     for column in order.tolist():
-        if fractions[column] < _SURE and (len(found) >= few or fractions[column] <= 1e-9):
+        if fractions[column] < _ROUND_UP_AT and (len(fixed) >= max_fractional or fractions[column] <= 1e-9):
             break
         option, contents = columns.master.options[column], columns.master.contents[column]
-        times = max(1, int(fractions[column] + 1 - _SURE))
-        takes = columns.instance.takes[:, option]
-        while times and ((takes * times > room).any() or (contents * times > left).any()):
+        times = max(1, int(fractions[column] + 1 - _ROUND_UP_AT))
+        takes = columns.instance.limit_usage[:, option]
+        while times and ((takes * times > remaining).any() or (contents * times > demand).any()):
             times -= 1
-        if not times and not (takes > room).any():
+        if not times and not (takes > remaining).any():
             # The column exceeds the remaining demand: reduce it to that.
-            contents, times = np.minimum(contents, left), 1
+            contents, times = np.minimum(contents, demand), 1
         if times and contents.any():
-            left -= contents * times
-            room -= takes * times
-            found.append((node(option, contents), times))
-    return found
+            demand -= contents * times
+            remaining -= takes * times
+            fixed.append((packed_node(option, contents), times))
+    return fixed
 
 
-def shrunk(instance: Instance, nodes: Packing, limits: Ints) -> Packing:
+def downsize_nodes(instance: PackingInstance, nodes: Packing, limits: Ints) -> Packing:
     """Replaces each node by the cheapest option that holds the same contents, within the limits."""
-    room = limits - taken(instance, nodes)
+    remaining = limits - limits_used(instance, nodes)
     by_price = np.argsort(instance.prices, kind="stable")
-    found = []
+    result = []
     for each, times in nodes:
-        able = by_price[holds(instance, by_price, amounts(instance, each))]
-        for option in able.tolist():
+        feasible = by_price[options_holding(instance, by_price, contents_of(instance, each))]
+        for option in feasible.tolist():
             if instance.prices[option] >= instance.prices[each.option]:
-                found.append((each, times))
+                result.append((each, times))
                 break
-            more = (instance.takes[:, option] - instance.takes[:, each.option]) * times
-            if (more <= room).all():
-                room -= more
-                found.append((Node(option, each.contents), times))
+            extra = (instance.limit_usage[:, option] - instance.limit_usage[:, each.option]) * times
+            if (extra <= remaining).all():
+                remaining -= extra
+                result.append((PackedNode(option, each.contents), times))
                 break
         else:
-            found.append((each, times))
-    return packing(found)
+            result.append((each, times))
+    return merge_equal_nodes(result)

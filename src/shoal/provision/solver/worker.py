@@ -17,28 +17,30 @@ import traceback
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from shoal.provision.simulation.model import Plan, Question
-from shoal.provision.solver.report import Report
+from shoal.provision.simulation.model import Results, SchedulingInput
+from shoal.provision.solver.report import OptimizationReport
 
 LENGTH = struct.Struct("!Q")
 _NICENESS = 5
 """The API server has priority over a cheaper plan."""
 
 
-def improve(question: Question, plan: Plan, iterations: int, seconds: float) -> tuple[Plan, Report]:
+def improve(
+    inputs: SchedulingInput, plan: Results, iterations: int, seconds: float
+) -> tuple[Results, OptimizationReport]:
     """Runs for about `seconds` at most and returns the best plan found."""
     # Imported late: the parent process needs neither numpy nor HiGHS.
-    from shoal.provision.solver.adapting import improve as improved  # noqa: PLC0415
+    from shoal.provision.solver.optimize import improve as improved  # noqa: PLC0415
 
-    end = time.monotonic() + seconds
-    return improved(question, plan, iterations=iterations, stop=lambda: time.monotonic() >= end)
+    deadline = time.monotonic() + seconds
+    return improved(inputs, plan, iterations=iterations, stop=lambda: time.monotonic() >= deadline)
 
 
 def serve(source: BinaryIO, answers: BinaryIO) -> None:
     while head := source.read(LENGTH.size):
         name, arguments = pickle.loads(source.read(LENGTH.unpack(head)[0]))
         try:
-            answer: tuple[bool, Any] = (True, _named(name)(*arguments))
+            answer: tuple[bool, Any] = (True, _resolve(name)(*arguments))
         except Exception:
             answer = (False, traceback.format_exc())
         data = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
@@ -46,10 +48,10 @@ def serve(source: BinaryIO, answers: BinaryIO) -> None:
         answers.flush()
 
 
-def _named(name: str) -> Callable[..., Any]:
+def _resolve(name: str) -> Callable[..., Any]:
     module, _, function = name.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
-    return found
+    target: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return target
 
 
 def main() -> None:

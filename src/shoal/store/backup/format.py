@@ -24,17 +24,17 @@ from shoal.objects.errors import StoreError
 from shoal.store.interface import KeyValue
 
 MAGIC = b"SHOALBAK"
-FORMAT = 1
+FORMAT_VERSION = 1
 CHUNK_BYTES = 1 << 20
-LARGEST_CHUNK = 64 << 20
+MAX_CHUNK_BYTES = 64 << 20
 """No store takes a value of that size. A longer chunk is invalid and is not read into memory."""
-LEVEL = 6
-_HEAD = struct.Struct(">cII")
+COMPRESSION_LEVEL = 6
+_CHUNK_HEADER = struct.Struct(">cII")
 _LENGTH = struct.Struct(">I")
 _REVISION = struct.Struct(">Q")
 
 
-class BackupRefused(StoreError):
+class InvalidBackup(StoreError):
     """The file is not restored: it is damaged, not a backup, or of a newer Shoal."""
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -43,7 +43,7 @@ class BackupRefused(StoreError):
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class BackupHeader:
     store: str
     """The ID of the store."""
     kind: str
@@ -57,17 +57,19 @@ class Header:
     """The version of Shoal that made it."""
 
 
-class Writer:
+class BackupWriter:
     """Passes the bytes of the file to `write`, in order."""
 
-    def __init__(self, write: Callable[[bytes], object], header: Header, keys: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, write: Callable[[bytes], object], header: BackupHeader, keys: Mapping[str, str] | None = None
+    ) -> None:
         self._write, self._digest = write, hashlib.sha256()
         self._records = self._size = 0
         self._pending: list[bytes] = []
-        self._out(MAGIC + FORMAT.to_bytes(2))
-        self._chunk(b"H", _json(asdict(header)))
+        self._emit(MAGIC + FORMAT_VERSION.to_bytes(2))
+        self._write_chunk(b"H", _to_json(asdict(header)))
         if keys:
-            self._chunk(b"K", _json(dict(keys)))
+            self._write_chunk(b"K", _to_json(dict(keys)))
 
     @property
     def records(self) -> int:
@@ -89,23 +91,23 @@ class Writer:
     def close(self) -> None:
         """Writes the trailer; the file is valid only after that."""
         self._flush()
-        self._chunk(b"T", _json({"records": self._records, "sha256": self._digest.hexdigest()}))
+        self._write_chunk(b"T", _to_json({"records": self._records, "sha256": self._digest.hexdigest()}))
 
     def _flush(self) -> None:
         if self._pending:
-            self._chunk(b"R", b"".join(self._pending))
+            self._write_chunk(b"R", b"".join(self._pending))
             self._pending.clear()
             self._size = 0
 
-    def _chunk(self, kind: bytes, payload: bytes) -> None:
-        self._out(_packed(kind, payload))
+    def _write_chunk(self, kind: bytes, payload: bytes) -> None:
+        self._emit(_pack_chunk(kind, payload))
 
-    def _out(self, data: bytes) -> None:
+    def _emit(self, data: bytes) -> None:
         self._digest.update(data)
         self._write(data)
 
 
-class Reader:
+class BackupReader:
     """Reads the header at once and records on demand. A caller that has read the last record has verified the whole
     file.
     """
@@ -116,144 +118,145 @@ class Reader:
         self.keys: dict[str, str] = {}
         """The certificate authority, the service account key and the administrator's token, if they were included."""
         self._check_magic()
-        kind, payload = self._chunk()
+        kind, payload = self._read_chunk()
         if kind != b"H":
-            raise self._unexpected(kind, payload)
-        self.header = self._header(payload)
+            raise self._unexpected_chunk_error(kind, payload)
+        self.header = self._parse_header(payload)
 
     def records(self) -> Iterator[KeyValue]:
         count = 0
         while True:
-            before = self._digest.hexdigest()
-            kind, payload = self._chunk()
+            digest_before = self._digest.hexdigest()
+            kind, payload = self._read_chunk()
             if kind == b"K" and not count and not self.keys:
-                self.keys = self._parsed(payload)
+                self.keys = self._parse_json(payload)
             elif kind == b"R":
-                for record in self._split(payload):
+                for record in self._parse_records(payload):
                     count += 1
                     yield record
             elif kind == b"T":
-                self._check_end(self._parsed(payload), count, before)
+                self._check_trailer(self._parse_json(payload), count, digest_before)
                 return
             else:
-                raise self._unexpected(kind, payload)
+                raise self._unexpected_chunk_error(kind, payload)
 
     def _check_magic(self) -> None:
-        found = self._file.read(len(MAGIC) + 2)
-        self._digest.update(found)
-        if not found.startswith(MAGIC):
-            if found and MAGIC.startswith(found):
-                raise self._damaged("it ends in the middle")
-            raise BackupRefused(f"{self._name} is not a Shoal backup", "shoal backup FILE makes one")
-        if len(found) < len(MAGIC) + 2:
-            raise self._damaged("it ends in the middle")
-        number = int.from_bytes(found[len(MAGIC) :])
-        if number > FORMAT:
-            raise BackupRefused(
-                f"{self._name} has backup format {number}, this Shoal reads up to {FORMAT}",
+        header = self._file.read(len(MAGIC) + 2)
+        self._digest.update(header)
+        if not header.startswith(MAGIC):
+            if header and MAGIC.startswith(header):
+                raise self._damage_error("it ends in the middle")
+            raise InvalidBackup(f"{self._name} is not a Shoal backup", "shoal backup FILE makes one")
+        if len(header) < len(MAGIC) + 2:
+            raise self._damage_error("it ends in the middle")
+        version = int.from_bytes(header[len(MAGIC) :])
+        if version > FORMAT_VERSION:
+            raise InvalidBackup(
+                f"{self._name} has backup format {version}, this Shoal reads up to {FORMAT_VERSION}",
                 "use the newer Shoal that made it",
             )
-        if number != FORMAT:
-            raise self._damaged(f"it names the format {number}, which there never was")
+        if version != FORMAT_VERSION:
+            raise self._damage_error(f"it names the format {version}, which there never was")
 
-    def _chunk(self) -> tuple[bytes, bytes]:
-        kind, length, checksum = _HEAD.unpack(self._exactly(_HEAD.size))
-        if length > LARGEST_CHUNK:
-            raise self._damaged("a part of it says it is larger than any part can be")
-        packed = self._exactly(length)
+    def _read_chunk(self) -> tuple[bytes, bytes]:
+        kind, length, checksum = _CHUNK_HEADER.unpack(self._read_exactly(_CHUNK_HEADER.size))
+        if length > MAX_CHUNK_BYTES:
+            raise self._damage_error("a part of it says it is larger than any part can be")
+        packed = self._read_exactly(length)
         if _checksum(kind, packed) != checksum:
-            raise self._damaged("a checksum is wrong")
-        unpacking = zlib.decompressobj()
+            raise self._damage_error("a checksum is wrong")
+        decompressor = zlib.decompressobj()
         try:
-            payload = unpacking.decompress(packed, LARGEST_CHUNK)
+            payload = decompressor.decompress(packed, MAX_CHUNK_BYTES)
         except zlib.error:
-            raise self._damaged("a part of it cannot be unpacked") from None
-        if not unpacking.eof or unpacking.unused_data:
-            raise self._damaged("a part of it cannot be unpacked")
+            raise self._damage_error("a part of it cannot be unpacked") from None
+        if not decompressor.eof or decompressor.unused_data:
+            raise self._damage_error("a part of it cannot be unpacked")
         return kind, payload
 
-    def _exactly(self, length: int) -> bytes:
-        found = self._file.read(length)
-        if len(found) != length:
-            raise self._damaged("it ends in the middle")
-        self._digest.update(found)
-        return found
+    def _read_exactly(self, length: int) -> bytes:
+        data = self._file.read(length)
+        if len(data) != length:
+            raise self._damage_error("it ends in the middle")
+        self._digest.update(data)
+        return data
 
-    def _split(self, payload: bytes) -> Iterator[KeyValue]:
-        at = 0
+    def _parse_records(self, payload: bytes) -> Iterator[KeyValue]:
+        offset = 0
         try:
-            while at < len(payload):
-                key, at = _sized(payload, at)
-                value, at = _sized(payload, at)
-                (revision,) = _REVISION.unpack_from(payload, at)
-                at += _REVISION.size
+            while offset < len(payload):
+                key, offset = _read_sized(payload, offset)
+                value, offset = _read_sized(payload, offset)
+                (revision,) = _REVISION.unpack_from(payload, offset)
+                offset += _REVISION.size
                 yield KeyValue(key.decode(), value, revision)
         except (struct.error, UnicodeDecodeError):
-            raise self._damaged("a record in it is not one") from None
+            raise self._damage_error("a record in it is not one") from None
 
-    def _check_end(self, trailer: dict[str, Any], count: int, digest: str) -> None:
+    def _check_trailer(self, trailer: dict[str, Any], count: int, digest: str) -> None:
         if trailer.get("records") != count or trailer.get("sha256") != digest:
-            raise self._damaged("it does not hold what its end says")
+            raise self._damage_error("it does not hold what its end says")
         if self._file.read(1):
-            raise self._damaged("it goes on behind its end")
+            raise self._damage_error("it goes on behind its end")
 
-    def _header(self, payload: bytes) -> Header:
-        found = self._parsed(payload)
+    def _parse_header(self, payload: bytes) -> BackupHeader:
+        fields = self._parse_json(payload)
         try:
-            return Header(**{name: found[name] for name in Header.__dataclass_fields__})
+            return BackupHeader(**{name: fields[name] for name in BackupHeader.__dataclass_fields__})
         except KeyError as error:
-            raise self._damaged(f"its header does not say {error}") from None
+            raise self._damage_error(f"its header does not say {error}") from None
 
-    def _parsed(self, payload: bytes) -> dict[str, Any]:
+    def _parse_json(self, payload: bytes) -> dict[str, Any]:
         try:
-            found = json.loads(payload)
+            value = json.loads(payload)
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise self._damaged("a part of it is not JSON")
-        return found
+            value = None
+        if not isinstance(value, dict):
+            raise self._damage_error("a part of it is not JSON")
+        return value
 
-    def _unexpected(self, kind: bytes, payload: bytes) -> StoreError:
+    def _unexpected_chunk_error(self, kind: bytes, payload: bytes) -> StoreError:
         if kind == b"E":
             return StoreError(payload.decode(errors="replace"))
-        return self._damaged(f"a part of the kind {kind!r} is not where it belongs")
+        return self._damage_error(f"a part of the kind {kind!r} is not where it belongs")
 
-    def _damaged(self, why: str) -> BackupRefused:
-        return BackupRefused(
-            f"{self._name} is damaged: {why}; nothing of it was restored", "take another copy of it, or an older backup"
+    def _damage_error(self, reason: str) -> InvalidBackup:
+        return InvalidBackup(
+            f"{self._name} is damaged: {reason}; nothing of it was restored",
+            "take another copy of it, or an older backup",
         )
 
 
-def verify(file: BinaryIO, name: str) -> tuple[Header, int]:
+def verify(file: BinaryIO, name: str) -> tuple[BackupHeader, int]:
     """Reads the whole file and returns the header and the number of records. Raises InvalidBackup."""
-    reader = Reader(file, name)
+    reader = BackupReader(file, name)
     return reader.header, sum(1 for _ in reader.records())
 
 
-def failed(reason: str, *, begun: bool) -> bytes:
+def error_chunk(reason: str, *, started: bool) -> bytes:
     """Returns the chunk that is sent in place of the rest when the store cannot be read; the reader raises its
     message.
     """
-    return (b"" if begun else MAGIC + FORMAT.to_bytes(2)) + _packed(b"E", reason.encode())
+    return (b"" if started else MAGIC + FORMAT_VERSION.to_bytes(2)) + _pack_chunk(b"E", reason.encode())
 
 
-def _packed(kind: bytes, payload: bytes) -> bytes:
-    packed = zlib.compress(payload, LEVEL)
-    return _HEAD.pack(kind, len(packed), _checksum(kind, packed)) + packed
+def _pack_chunk(kind: bytes, payload: bytes) -> bytes:
+    packed = zlib.compress(payload, COMPRESSION_LEVEL)
+    return _CHUNK_HEADER.pack(kind, len(packed), _checksum(kind, packed)) + packed
 
 
 def _checksum(kind: bytes, packed: bytes) -> int:
     return zlib.crc32(packed, zlib.crc32(kind + _LENGTH.pack(len(packed))))
 
 
-def _sized(payload: bytes, at: int) -> tuple[bytes, int]:
-    (length,) = _LENGTH.unpack_from(payload, at)
-    at += _LENGTH.size
-    found = payload[at : at + length]
-    if len(found) != length:
+def _read_sized(payload: bytes, offset: int) -> tuple[bytes, int]:
+    (length,) = _LENGTH.unpack_from(payload, offset)
+    offset += _LENGTH.size
+    data = payload[offset : offset + length]
+    if len(data) != length:
         raise struct.error
-    return found, at + length
+    return data, offset + length
 
 
-def _json(value: dict[str, Any]) -> bytes:
+def _to_json(value: dict[str, Any]) -> bytes:
     return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()

@@ -15,13 +15,13 @@ class Cipher:
     def __init__(self, key: bytes, salt: bytes) -> None:
         self._cipher = AESGCM(HKDF(SHA256(), len(key), salt, b"shoal values").derive(key))
 
-    def encrypt(self, nonce: bytes, value: bytes, place: bytes) -> bytes:
+    def encrypt(self, nonce: bytes, value: bytes, associated_data: bytes) -> bytes:
         """`associated_data` is authenticated together with the value."""
-        return self._cipher.encrypt(nonce, value, place)
+        return self._cipher.encrypt(nonce, value, associated_data)
 
-    def decrypt(self, nonce: bytes, sealed: bytes, place: bytes) -> bytes:
+    def decrypt(self, nonce: bytes, ciphertext: bytes, associated_data: bytes) -> bytes:
         """Raises ValueError if key, nonce or associated data do not match."""
         try:
-            return self._cipher.decrypt(nonce, sealed, place)
+            return self._cipher.decrypt(nonce, ciphertext, associated_data)
         except InvalidTag:
             raise ValueError from None

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("shoal.store")
 
-SEALED = b"shoal:enc:v1:"
+ENCRYPTED_PREFIX = b"shoal:enc:v1:"
 KEY_BYTES, NAME_DIGITS, SALT_BYTES, NONCE_BYTES = 32, 16, 16, 12
-SALTS_REMEMBERED = 256
-OTHERS = 0o007
-_NAME = slice(len(SEALED), len(SEALED) + NAME_DIGITS)
+MAX_CACHED_SALTS = 256
+OTHER_USERS_MODE = 0o007
+_NAME = slice(len(ENCRYPTED_PREFIX), len(ENCRYPTED_PREFIX) + NAME_DIGITS)
 _SALT = slice(_NAME.stop + 1, _NAME.stop + 1 + SALT_BYTES)
 _NONCE = slice(_SALT.stop, _SALT.stop + NONCE_BYTES)
 
 
-class SealError(StoreError):
+class EncryptionError(StoreError):
     """A value cannot be decrypted, or a key file cannot be used."""
 
     def __init__(self, message: str, hint: str) -> None:
@@ -43,87 +43,89 @@ class SealError(StoreError):
 
 
 class KeyRing:
-    def __init__(self, keys: tuple[bytes, ...], where: str) -> None:
-        self._where = where
+    def __init__(self, keys: tuple[bytes, ...], key_file: str) -> None:
+        self._key_file = key_file
         self._keys = {key_name(key): key for key in keys}
-        self.names = tuple(self._keys)
+        self.key_names = tuple(self._keys)
         self._salt = os.urandom(SALT_BYTES)
-        self._derived = lru_cache(SALTS_REMEMBERED)(self._derive)
+        self._cipher_for = lru_cache(MAX_CACHED_SALTS)(self._derive_cipher)
 
     @classmethod
     def load(cls, file: Path) -> Self:
         """Reads one key per line, 32 bytes in base64; # starts a comment."""
         try:
-            if file.stat().st_mode & OTHERS:
+            if file.stat().st_mode & OTHER_USERS_MODE:
                 log.warning("everybody on this machine can read the keys in %s: chmod 600 %s", file, file)
             lines = file.read_text().splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "it is not text"
-            raise SealError(f"--encryption-key-file {file} cannot be read: {why}", "give a file of keys") from None
+            reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "it is not text"
+            raise EncryptionError(
+                f"--encryption-key-file {file} cannot be read: {reason}", "give a file of keys"
+            ) from None
         keys = []
         for number, line in enumerate(lines, 1):
             text = line.partition("#")[0].strip()
             if text:
-                keys.append(_key(text, f"{file}, line {number}"))
+                keys.append(_parse_key(text, f"{file}, line {number}"))
         if not keys:
-            raise SealError(f"--encryption-key-file {file} holds no key", _HOW)
+            raise EncryptionError(f"--encryption-key-file {file} holds no key", _KEY_FILE_HINT)
         return cls(tuple(keys), str(file))
 
-    def seal(self, key: str, value: bytes) -> bytes:
+    def encrypt(self, key: str, value: bytes) -> bytes:
         nonce = os.urandom(NONCE_BYTES)
-        name = self.names[0]
-        sealed = self._derived(name, self._salt).encrypt(nonce, value, key.encode())
-        return b"%b%b:%b%b%b" % (SEALED, name.encode(), self._salt, nonce, sealed)
+        name = self.key_names[0]
+        ciphertext = self._cipher_for(name, self._salt).encrypt(nonce, value, key.encode())
+        return b"%b%b:%b%b%b" % (ENCRYPTED_PREFIX, name.encode(), self._salt, nonce, ciphertext)
 
-    def open(self, key: str, value: bytes) -> bytes:
+    def decrypt(self, key: str, value: bytes) -> bytes:
         """Returns the plain value. A value that is not encrypted is returned as it is."""
-        if not value.startswith(SEALED):
+        if not value.startswith(ENCRYPTED_PREFIX):
             return value
-        name = name_in(value)
+        name = key_name_of(value)
         if name not in self._keys:
-            raise missing(key, name, f"{self._where} holds {', '.join(self.names)} only")
+            raise missing_key_error(key, name, f"{self._key_file} holds {', '.join(self.key_names)} only")
         try:
-            return self._derived(name, value[_SALT]).decrypt(value[_NONCE], value[_NONCE.stop :], key.encode())
+            return self._cipher_for(name, value[_SALT]).decrypt(value[_NONCE], value[_NONCE.stop :], key.encode())
         except ValueError:
-            raise SealError(
+            raise EncryptionError(
                 f"{key} does not open with its key {name}: the value was changed, or is another's",
                 "shoal fsck finds all such values; restore a backup, or delete the object",
             ) from None
 
-    def is_newest(self, value: bytes) -> bool:
+    def uses_write_key(self, value: bytes) -> bool:
         """True if the value is encrypted with the key that encrypts new values."""
-        return value.startswith(SEALED) and name_in(value) == self.names[0]
+        return value.startswith(ENCRYPTED_PREFIX) and key_name_of(value) == self.key_names[0]
 
-    def _derive(self, name: str, salt: bytes) -> Cipher:
+    def _derive_cipher(self, name: str, salt: bytes) -> Cipher:
         from shoal.store.encrypted.cipher import Cipher  # noqa: PLC0415
 
         return Cipher(self._keys[name], salt)
 
 
-_HOW = "make one: (umask 077; head -c 32 /dev/urandom | base64 > keys)"
+_KEY_FILE_HINT = "make one: (umask 077; head -c 32 /dev/urandom | base64 > keys)"
 
 
 def key_name(key: bytes) -> str:
     return hmac.new(key, b"shoal key name", hashlib.sha256).hexdigest()[:NAME_DIGITS]
 
 
-def name_in(sealed: bytes) -> str:
+def key_name_of(encrypted_value: bytes) -> str:
     """Returns the name of the key that an encrypted value needs."""
-    return sealed[_NAME].decode(errors="replace")
+    return encrypted_value[_NAME].decode(errors="replace")
 
 
-def missing(key: str, name: str, why: str) -> SealError:
-    return SealError(
-        f"{key} is encrypted with the key {name}, and {why}",
+def missing_key_error(key: str, name: str, reason: str) -> EncryptionError:
+    return EncryptionError(
+        f"{key} is encrypted with the key {name}, and {reason}",
         "give --encryption-key-file with a file that holds that key; a key that is lost cannot be made again",
     )
 
 
-def _key(text: str, where: str) -> bytes:
+def _parse_key(text: str, where: str) -> bytes:
     try:
         key = base64.b64decode(text, validate=True)
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
-        raise SealError(f"{where}: a key is {KEY_BYTES} bytes in base64", _HOW)
+        raise EncryptionError(f"{where}: a key is {KEY_BYTES} bytes in base64", _KEY_FILE_HINT)
     return key

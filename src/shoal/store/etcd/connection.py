@@ -27,12 +27,12 @@ from shoal.store.interface import Compacted, FutureRevision, StoreUnavailable, V
 
 log = logging.getLogger("shoal.store")
 
-CALL_SECONDS = 5.0
-PATIENCE_SECONDS = 15.0
+CALL_TIMEOUT_SECONDS = 5.0
+RETRY_TIMEOUT_SECONDS = 15.0
 """How long a call is retried, at one member after another."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.05, 1.0
 
-_OPTIONS = (
+_CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -42,9 +42,9 @@ _OPTIONS = (
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
 )
-_LEADER = ("hasleader", "true")
+_REQUIRE_LEADER = ("hasleader", "true")
 """A member cut off from its leader must fail a watch instead of keeping it silent."""
-_TRANSIENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+_TRANSIENT_CODES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 T = TypeVar("T")
 
 
@@ -62,108 +62,108 @@ class EtcdSettings:
     """Nobody else writes below the prefix, so this server has seen every write."""
 
     @property
-    def where(self) -> str:
+    def endpoints_text(self) -> str:
         return ", ".join(self.endpoints)
 
 
-class Transient(StoreUnavailable):
+class TransientError(StoreUnavailable):
     """No answer, or one that does not say whether the call was applied."""
 
 
-class Connection:
+class EtcdConnection:
     def __init__(self, settings: EtcdSettings) -> None:
         self.settings = settings
-        self._credentials = _credentials(settings)
-        self._members = [Member(endpoint, self._channel(endpoint)) for endpoint in settings.endpoints]
-        self._current = 0
+        self._credentials = _channel_credentials(settings)
+        self._members = [EtcdMember(endpoint, self._new_channel(endpoint)) for endpoint in settings.endpoints]
+        self._current_index = 0
         self._token = ""
-        self._authenticating = asyncio.Lock()
-        self._answered = False
+        self._authentication_lock = asyncio.Lock()
+        self._has_answered = False
         """After the first answer, flags are not to blame for errors."""
-        self.moved: list[Callable[[], None]] = []
+        self.member_change_handlers: list[Callable[[], None]] = []
         """Called when another member is used from now on."""
         self.keys_read = 0
         """Keys that etcd has sent in answers to reads, watches excluded."""
 
     @property
-    def member(self) -> Member:
-        return self._members[self._current]
+    def member(self) -> EtcdMember:
+        return self._members[self._current_index]
 
     @property
-    def members(self) -> list[Member]:
+    def members(self) -> list[EtcdMember]:
         return list(self._members)
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        return (_LEADER, ("token", self._token)) if self._token else (_LEADER,)
+        return (_REQUIRE_LEADER, ("token", self._token)) if self._token else (_REQUIRE_LEADER,)
 
-    async def call(self, method: Callable[[Member], Any], request: Any) -> Any:
+    async def call(self, method: Callable[[EtcdMember], Any], request: Any) -> Any:
         """Returns the answer of the first member that gives one. For idempotent calls."""
-        return await self.patiently(lambda: self.once(method, request))
+        return await self.retry(lambda: self.call_once(method, request))
 
-    async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Retries at the next member while members do not answer."""
         loop = asyncio.get_running_loop()
-        end, pause = loop.time() + PATIENCE_SECONDS, FIRST_PAUSE
+        deadline, backoff = loop.time() + RETRY_TIMEOUT_SECONDS, MIN_BACKOFF_SECONDS
         while True:
             try:
                 return await attempt()
-            except Transient as error:
-                if loop.time() + pause > end:
+            except TransientError as error:
+                if loop.time() + backoff > deadline:
                     raise StoreUnavailable(str(error)) from None
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, LONGEST_PAUSE)
+                await asyncio.sleep(backoff)
+                backoff = min(backoff * 2, MAX_BACKOFF_SECONDS)
 
-    async def once(self, method: Callable[[Member], Any], request: Any) -> Any:
+    async def call_once(self, method: Callable[[EtcdMember], Any], request: Any) -> Any:
         await self.authenticate()
         member = self.member
         try:
-            answer = await method(member)(request, timeout=CALL_SECONDS, metadata=self.headers)
+            answer = await method(member)(request, timeout=CALL_TIMEOUT_SECONDS, metadata=self.headers)
         except grpc.aio.AioRpcError as error:
-            raise self.failed(member, error) from None
-        self._answered = True
+            raise self.store_error(member, error) from None
+        self._has_answered = True
         self.keys_read += len(getattr(answer, "kvs", ()))
         return answer
 
-    def failed(self, member: Member, error: Any) -> StoreError:
+    def store_error(self, member: EtcdMember, error: Any) -> StoreError:
         """Translates the error. Switches to the next member if this one does not answer."""
         details = (error.details() or "").lower()
         if self.settings.username and ("invalid auth token" in details or "revision of auth store is old" in details):
             self._token = ""
-            return Transient(f"etcd at {member.endpoint} wants to know the user again")
-        if error.code() in _TRANSIENT and member is self.member and len(self._members) > 1:
-            self._current = (self._current + 1) % len(self._members)
+            return TransientError(f"etcd at {member.endpoint} wants to know the user again")
+        if error.code() in _TRANSIENT_CODES and member is self.member and len(self._members) > 1:
+            self._current_index = (self._current_index + 1) % len(self._members)
             log.warning("etcd at %s does not answer, going on with %s", member.endpoint, self.member.endpoint)
-            for told in self.moved:
-                told()
-        return _in_our_words(member, error, self.settings, self._answered)
+            for handler in self.member_change_handlers:
+                handler()
+        return _translate_error(member, error, self.settings, self._has_answered)
 
     async def authenticate(self) -> None:
         """Authenticates once for all waiters: etcd takes a tenth of a second to check a password."""
         if self.settings.username and not self._token:
-            async with self._authenticating:
+            async with self._authentication_lock:
                 if not self._token:
                     await self._authenticate(self.member)
 
-    async def _authenticate(self, member: Member) -> None:
+    async def _authenticate(self, member: EtcdMember) -> None:
         request = rpc.AuthenticateRequest(name=self.settings.username, password=self.settings.password)
         try:
-            answer = await member.auth.Authenticate(request, timeout=CALL_SECONDS)
+            answer = await member.auth.Authenticate(request, timeout=CALL_TIMEOUT_SECONDS)
         except grpc.aio.AioRpcError as error:
             if "authentication is not enabled" in (error.details() or ""):
                 raise StoreUnavailable(
                     f"etcd at {member.endpoint} has no user authentication enabled; leave out --etcd-username"
                 ) from None
-            raise self.failed(member, error) from None
+            raise self.store_error(member, error) from None
         self._token = answer.token
 
-    def _channel(self, endpoint: str) -> Any:
+    def _new_channel(self, endpoint: str) -> Any:
         if endpoint.startswith("unix:"):
-            return grpc.aio.insecure_channel(endpoint, options=_OPTIONS)
+            return grpc.aio.insecure_channel(endpoint, options=_CHANNEL_OPTIONS)
         parts = urlsplit(endpoint)
         if self._credentials is not None and parts.scheme == "https":
-            return grpc.aio.secure_channel(parts.netloc, self._credentials, options=_OPTIONS)
-        return grpc.aio.insecure_channel(parts.netloc, options=_OPTIONS)
+            return grpc.aio.secure_channel(parts.netloc, self._credentials, options=_CHANNEL_OPTIONS)
+        return grpc.aio.insecure_channel(parts.netloc, options=_CHANNEL_OPTIONS)
 
     async def close(self) -> None:
         """Called when no call is in flight. The library reports cancelled streams to the event loop later; a last
@@ -175,7 +175,7 @@ class Connection:
             await member.channel.close()
 
 
-class Member:
+class EtcdMember:
     """One etcd server and its services."""
 
     def __init__(self, endpoint: str, channel: Any) -> None:
@@ -187,17 +187,17 @@ class Member:
         self.maintenance = rpc.MaintenanceStub(channel)
 
 
-def _credentials(settings: EtcdSettings) -> Any:
+def _channel_credentials(settings: EtcdSettings) -> Any:
     if not any(endpoint.startswith("https:") for endpoint in settings.endpoints):
         return None
     return grpc.ssl_channel_credentials(
-        root_certificates=_read(settings.ca_file, "--etcd-cafile"),
-        private_key=_read(settings.key_file, "--etcd-keyfile"),
-        certificate_chain=_read(settings.cert_file, "--etcd-certfile"),
+        root_certificates=_read_file(settings.ca_file, "--etcd-cafile"),
+        private_key=_read_file(settings.key_file, "--etcd-keyfile"),
+        certificate_chain=_read_file(settings.cert_file, "--etcd-certfile"),
     )
 
 
-def _read(file: Path | None, flag: str) -> bytes | None:
+def _read_file(file: Path | None, flag: str) -> bytes | None:
     if file is None:
         return None
     try:
@@ -206,8 +206,8 @@ def _read(file: Path | None, flag: str) -> bytes | None:
         raise StoreUnavailable(f"{flag} {file}: {error.strerror}") from None
 
 
-def _in_our_words(member: Member, error: Any, settings: EtcdSettings, answered: bool) -> StoreError:
-    code, details, where = error.code(), error.details() or "", member.endpoint
+def _translate_error(member: EtcdMember, error: Any, settings: EtcdSettings, has_answered: bool) -> StoreError:
+    code, details, endpoint = error.code(), error.details() or "", member.endpoint
     if code is grpc.StatusCode.OUT_OF_RANGE and "compacted" in details:
         return Compacted(0, 0)
     if code is grpc.StatusCode.OUT_OF_RANGE and "future" in details:
@@ -218,24 +218,26 @@ def _in_our_words(member: Member, error: Any, settings: EtcdSettings, answered: 
         )
     if "database space exceeded" in details:
         return StoreUnavailable(
-            f"etcd at {where} is out of space: raise --quota-backend-bytes or defragment it, "
+            f"etcd at {endpoint} is out of space: raise --quota-backend-bytes or defragment it, "
             "then run etcdctl alarm disarm"
         )
     if "authentication failed" in details:
-        return StoreUnavailable(f"etcd at {where} does not know the user {settings.username!r} with that password")
+        return StoreUnavailable(f"etcd at {endpoint} does not know the user {settings.username!r} with that password")
     if "user name is empty" in details:
-        return StoreUnavailable(f"etcd at {where} wants a user: give --etcd-username and --etcd-password-file")
+        return StoreUnavailable(f"etcd at {endpoint} wants a user: give --etcd-username and --etcd-password-file")
     if "permission denied" in details:
         return StoreUnavailable(
             f"the etcd user {settings.username!r} may not use {settings.prefix}/: grant it a role that may read "
             f"and write that prefix (etcdctl role grant-permission ROLE readwrite --prefix=true {settings.prefix}/)"
         )
-    if code in _TRANSIENT:
-        return Transient(f"etcd at {where} cannot be reached: {_why(details, settings, answered)}")
-    return StoreUnavailable(f"etcd at {where} refused: {details}")
+    if code in _TRANSIENT_CODES:
+        return TransientError(
+            f"etcd at {endpoint} cannot be reached: {_unreachable_reason(details, settings, has_answered)}"
+        )
+    return StoreUnavailable(f"etcd at {endpoint} refused: {details}")
 
 
-def _why(details: str, settings: EtcdSettings, answered: bool) -> str:
+def _unreachable_reason(details: str, settings: EtcdSettings, has_answered: bool) -> str:
     if "CERTIFICATE_VERIFY_FAILED" in details:
         return "its certificate is not signed by the authority in --etcd-cafile, or is for another name"
     if "TSI_DATA_CORRUPTED" in details or ("alert" in details.lower() and "certificate" in details.lower()):
@@ -245,6 +247,6 @@ def _why(details: str, settings: EtcdSettings, answered: bool) -> str:
     if "no leader" in details:
         return "it has no leader; most members of the etcd cluster must run"
     text = details.rpartition("last error: ")[2] or "no answer in time"
-    if "Socket closed" in text and settings.cert_file is None and not answered:
+    if "Socket closed" in text and settings.cert_file is None and not has_answered:
         text += " (it may want TLS or a client certificate: https:// in --etcd-servers, --etcd-cafile, --etcd-certfile)"
     return text

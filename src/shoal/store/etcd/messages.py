@@ -10,88 +10,94 @@ from typing import Any
 
 import aetcd.rpc as rpc
 
-PAGE = 1000
+PAGE_SIZE = 1000
 """Keys per response, so that a response stays far below the message size limit."""
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class KeyLayout:
     """The layout of keys below the prefix, and the translation between store revisions and etcd revisions."""
 
     prefix: str
     folder: str = "objects"
     """A restored store has a folder of its own, so that it appears as a whole or not at all."""
-    offset: int = 0
+    revision_offset: int = 0
     """The difference between store revisions and etcd revisions. It is set for a restored store, which must not reuse a
     revision.
     """
 
     @property
-    def everything(self) -> bytes:
+    def root_prefix(self) -> bytes:
         return f"{self.prefix}/".encode()
 
     @property
-    def objects(self) -> bytes:
+    def objects_prefix(self) -> bytes:
         return f"{self.prefix}/{self.folder}/".encode()
 
     @property
-    def claim(self) -> bytes:
+    def claim_key(self) -> bytes:
         return f"{self.prefix}/store".encode()
 
     @property
-    def compaction(self) -> bytes:
+    def compaction_key(self) -> bytes:
         return f"{self.prefix}/compaction".encode()
 
     @property
-    def restoring(self) -> bytes:
+    def restore_key(self) -> bytes:
         """Names the folder of a restore in progress."""
         return f"{self.prefix}/restoring".encode()
 
-    def note(self, name: str) -> bytes:
+    def metadata_key(self, name: str) -> bytes:
         return f"{self.prefix}/notes/{name}".encode()
 
-    def object(self, key: str) -> bytes:
-        return self.objects + key.encode()
+    def object_key(self, key: str) -> bytes:
+        return self.objects_prefix + key.encode()
 
-    def name(self, key: bytes) -> str:
-        return key[len(self.objects) :].decode()
+    def store_key(self, key: bytes) -> str:
+        return key[len(self.objects_prefix) :].decode()
 
-    def etcds(self, revision: int) -> int:
+    def to_etcd_revision(self, revision: int) -> int:
         """0 stays 0: no revision."""
-        return revision - self.offset if revision else 0
+        return revision - self.revision_offset if revision else 0
 
-    def ours(self, revision: int) -> int:
-        return revision + self.offset if revision else 0
+    def from_etcd_revision(self, revision: int) -> int:
+        return revision + self.revision_offset if revision else 0
 
 
-def after(prefix: bytes) -> bytes:
+def prefix_end(prefix: bytes) -> bytes:
     """Returns the first key after all keys with that prefix."""
     return prefix[:-1] + bytes((prefix[-1] + 1,))
 
 
-def put_if(
-    key: bytes, value: bytes, expected: int, with_value: bool = False, claim: tuple[bytes, int] | None = None
+def put_if_unchanged(
+    key: bytes, value: bytes, expected_revision: int, with_value: bool = False, claim: tuple[bytes, int] | None = None
 ) -> Any:
     """Writes if the key was last changed at `expected_revision` (0: it does not exist); otherwise returns what is
     there. With a claim and its revision, the claim must be unchanged too; it is the second response.
     """
-    return _only_if(key, expected, rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value)), with_value, claim)
+    return _txn_if_unchanged(
+        key, expected_revision, rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value)), with_value, claim
+    )
 
 
-def delete_if(key: bytes, expected: int, claim: tuple[bytes, int] | None = None) -> Any:
-    return _only_if(key, expected, rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=key)), False, claim)
+def delete_if_unchanged(key: bytes, expected_revision: int, claim: tuple[bytes, int] | None = None) -> Any:
+    return _txn_if_unchanged(
+        key, expected_revision, rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=key)), False, claim
+    )
 
 
-def _only_if(key: bytes, expected: int, operation: Any, with_value: bool, claim: tuple[bytes, int] | None) -> Any:
-    compares = [_is_at(key, expected)]
-    looks = [rpc.RequestOp(request_range=rpc.RangeRequest(key=key, keys_only=not with_value))]
+def _txn_if_unchanged(
+    key: bytes, expected_revision: int, operation: Any, with_value: bool, claim: tuple[bytes, int] | None
+) -> Any:
+    compares = [_compare_mod_revision(key, expected_revision)]
+    failure_reads = [rpc.RequestOp(request_range=rpc.RangeRequest(key=key, keys_only=not with_value))]
     if claim is not None:
-        compares.append(_is_at(*claim))
-        looks.append(rpc.RequestOp(request_range=rpc.RangeRequest(key=claim[0], keys_only=True)))
-    return rpc.TxnRequest(compare=compares, success=[operation], failure=looks)
+        compares.append(_compare_mod_revision(*claim))
+        failure_reads.append(rpc.RequestOp(request_range=rpc.RangeRequest(key=claim[0], keys_only=True)))
+    return rpc.TxnRequest(compare=compares, success=[operation], failure=failure_reads)
 
 
-def _is_at(key: bytes, revision: int) -> Any:
+def _compare_mod_revision(key: bytes, revision: int) -> Any:
     return rpc.Compare(result=rpc.Compare.EQUAL, target=rpc.Compare.MOD, key=key, mod_revision=revision)
 
 
@@ -103,13 +109,13 @@ def page(start: bytes, end: bytes, limit: int, revision: int) -> Any:
     return rpc.RangeRequest(key=start, range_end=end, limit=limit, revision=revision)
 
 
-def newest_revision(keys: Keys) -> Any:
+def newest_revision(keys: KeyLayout) -> Any:
     """A linearizable read of no key at all: only the header of its response counts."""
-    return rpc.RangeRequest(key=keys.note("none"), count_only=True)
+    return rpc.RangeRequest(key=keys.metadata_key("none"), count_only=True)
 
 
 def count(folder: bytes) -> Any:
-    return rpc.RangeRequest(key=folder, range_end=after(folder), count_only=True)
+    return rpc.RangeRequest(key=folder, range_end=prefix_end(folder), count_only=True)
 
 
 def compact(revision: int) -> Any:

@@ -10,18 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 
-from shoal.store.interface import Event, KeyValue
+from shoal.store.interface import KeyValue, StoreEvent
 from shoal.store.sqlite.file import WAL_LIMIT
 
 CHUNK_ROWS = 256
 CHUNK_BYTES = 1 << 20
-PASSES = 3
+CHECKPOINT_PASSES = 3
 VACUUM_PAGES = 16
 SPARE_PAGES = 1024
 """Free pages that are always kept for reuse. Beyond that, up to half of a file may be free before space is released."""
 
 
-def append(connection: sqlite3.Connection, events: Sequence[Event]) -> None:
+def append(connection: sqlite3.Connection, events: Sequence[StoreEvent]) -> None:
     with _transaction(connection):
         connection.executemany("INSERT INTO log VALUES (?, ?, ?)", events)
 
@@ -30,12 +30,12 @@ def set_compacted(connection: sqlite3.Connection, revision: int) -> None:
     connection.execute("UPDATE meta SET value = ? WHERE name = 'compacted'", (revision,))
 
 
-def drop(connection: sqlite3.Connection, revisions: Sequence[int]) -> None:
+def delete_rows(connection: sqlite3.Connection, revisions: Sequence[int]) -> None:
     with _transaction(connection):
         connection.executemany("DELETE FROM log WHERE rev = ?", [(revision,) for revision in revisions])
 
 
-def give_back(connection: sqlite3.Connection) -> bool:
+def release_free_pages(connection: sqlite3.Connection) -> bool:
     """Returns a few free pages to the file system; False if there are few enough."""
     (free,) = connection.execute("PRAGMA freelist_count").fetchone()
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
@@ -52,7 +52,7 @@ def checkpoint(connection: sqlite3.Connection) -> int:
     """
     (page,) = connection.execute("PRAGMA page_size").fetchone()
     size = 0
-    for _ in range(PASSES):
+    for _ in range(CHECKPOINT_PASSES):
         _, frames, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         size = int(frames) * int(page)
         if size <= WAL_LIMIT:
@@ -60,7 +60,7 @@ def checkpoint(connection: sqlite3.Connection) -> int:
     return size
 
 
-def restart(connection: sqlite3.Connection) -> None:
+def restart_wal(connection: sqlite3.Connection) -> None:
     """Restarts the write-ahead log unless a reader uses it: writes must not wait for a reader."""
     connection.execute("PRAGMA busy_timeout=0")
     try:
@@ -74,13 +74,15 @@ def value_of(connection: sqlite3.Connection, revision: int) -> bytes:
     return bytes(row[0])
 
 
-def history(connection: sqlite3.Connection, after: int, upto: int) -> list[Event]:
+def read_history(connection: sqlite3.Connection, after_revision: int, up_to_revision: int) -> list[StoreEvent]:
     """Returns the first events of that range, as many as fit a chunk."""
-    events: list[Event] = []
+    events: list[StoreEvent] = []
     size = 0
-    rows = connection.execute("SELECT rev, key, value FROM log WHERE rev > ? AND rev <= ? ORDER BY rev", (after, upto))
+    rows = connection.execute(
+        "SELECT rev, key, value FROM log WHERE rev > ? AND rev <= ? ORDER BY rev", (after_revision, up_to_revision)
+    )
     for row in rows:
-        event = Event._make(row)
+        event = StoreEvent._make(row)
         events.append(event)
         size += len(event.value or b"")
         if len(events) == CHUNK_ROWS or size >= CHUNK_BYTES:
@@ -97,14 +99,14 @@ def read_range(
         index = _index_at(connection, revision, prefix)
     # Code points sort as their UTF-8 bytes do.
     keys = sorted(key for key in index if key >= start and key.startswith(prefix))
-    wanted = iter(keys[:limit] if limit else keys)
-    found: list[KeyValue] = []
-    while chunk := list(islice(wanted, CHUNK_ROWS)):
+    remaining = iter(keys[:limit] if limit else keys)
+    items: list[KeyValue] = []
+    while chunk := list(islice(remaining, CHUNK_ROWS)):
         revisions = [index[key] for key in chunk]
         marks = ",".join("?" * len(chunk))
         rows = dict(connection.execute(f"SELECT rev, value FROM log WHERE rev IN ({marks})", revisions).fetchall())
-        found += [KeyValue(key, rows[revision], revision) for key, revision in zip(chunk, revisions, strict=True)]
-    return found
+        items += [KeyValue(key, rows[revision], revision) for key, revision in zip(chunk, revisions, strict=True)]
+    return items
 
 
 def _index_at(connection: sqlite3.Connection, revision: int, prefix: str) -> dict[str, int]:
@@ -116,11 +118,11 @@ def _index_at(connection: sqlite3.Connection, revision: int, prefix: str) -> dic
         " WHERE rev <= ? AND CAST(key AS BLOB) >= ? AND CAST(key AS BLOB) < ? ORDER BY rev",
         (revision, low, high),
     )
-    for found, key, size in rows:
+    for row_revision, key, size in rows:
         if size is None:
             index.pop(key, None)
         else:
-            index[key] = found
+            index[key] = row_revision
     return index
 
 

@@ -18,57 +18,57 @@ from typing import Self, TypeVar
 
 from shoal.objects.errors import StoreError
 from shoal.store.interface import (
-    Advance,
     Compacted,
     CompareFailed,
-    Deliver,
-    Event,
+    EventHandler,
     FutureRevision,
     KeyValue,
+    ProgressHandler,
+    StoreEvent,
     StoreUnavailable,
     Subscription,
-    Write,
+    WriteOp,
 )
 from shoal.store.sqlite import log
-from shoal.store.sqlite.checkpoints import Checkpoints
-from shoal.store.sqlite.file import FILE_NAME, Contents, Garbage, connect, load, open_file, supersede
+from shoal.store.sqlite.checkpointer import WALCheckpointer
+from shoal.store.sqlite.file import FILE_NAME, StoreIndex, SupersededRow, apply_to_index, connect, load, open_file
 from shoal.store.sqlite.thread import ConnectionThread, Job
-from shoal.store.sqlite.watching import Watches
+from shoal.store.sqlite.watches import SqliteWatches
 
 COMPACTION_STEP = 128
-VACUUM_STEPS = 128
+MAX_VACUUM_STEPS = 128
 """The most that one compaction releases: shrinking a file costs more than leaving it."""
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Batch:
-    events: list[Event] = field(default_factory=list)
-    answers: list[asyncio.Future[int]] = field(default_factory=list)
-    settled: list[asyncio.Future[None]] = field(default_factory=list)
+class WriteBatch:
+    events: list[StoreEvent] = field(default_factory=list)
+    futures: list[asyncio.Future[int]] = field(default_factory=list)
+    flush_waiters: list[asyncio.Future[None]] = field(default_factory=list)
 
 
 class SqliteStore:
-    def __init__(self, file: Path, writer: ConnectionThread, contents: Contents) -> None:
+    def __init__(self, file: Path, writer: ConnectionThread, index: StoreIndex) -> None:
         self._loop = asyncio.get_running_loop()
-        self._id = contents.id
-        self._revision = contents.revision
-        self._compacted = contents.compacted
-        self._index: dict[str, int] = contents.index
+        self._id = index.id
+        self._revision = index.revision
+        self._compacted_revision = index.compacted_revision
+        self._index: dict[str, int] = index.index
         """The durable revision of every existing key."""
-        self._garbage: deque[Garbage] = contents.garbage
-        self._assigned = contents.revision
-        self._ahead: dict[str, Event] = {}
+        self._garbage: deque[SupersededRow] = index.garbage
+        self._last_assigned_revision = index.revision
+        self._pending_by_key: dict[str, StoreEvent] = {}
         """The newest write of a key that is not durable yet."""
-        self._queued = Batch()
-        self._writing: Batch | None = None
+        self._queue = WriteBatch()
+        self._in_flight: WriteBatch | None = None
         self._pins: dict[object, int] = {}
         """Revisions that are being read. Compaction keeps everything that is visible from these revisions on."""
         self._writer = writer
         self._reader = ConnectionThread("shoal-store-reader", lambda: connect(file))
-        self._watches = Watches(self._reader, self._pins, self._revision)
-        self._checkpoints = Checkpoints(file, writer)
-        self._compacting = asyncio.Lock()
+        self._watches = SqliteWatches(self._reader, self._pins, self._revision)
+        self._checkpointer = WALCheckpointer(file, writer)
+        self._compaction_lock = asyncio.Lock()
         self._closed = False
         self.failure: asyncio.Future[StoreError] = self._loop.create_future()
 
@@ -92,113 +92,113 @@ class SqliteStore:
         return self._revision
 
     @property
-    def compacted(self) -> int:
-        return self._compacted
+    def compacted_revision(self) -> int:
+        return self._compacted_revision
 
     @property
-    def takes_together(self) -> bool:
+    def supports_transactions(self) -> bool:
         return True
 
     # --- writes ---
 
-    def put(self, key: str, value: bytes, expected: int) -> asyncio.Future[int]:
-        return self._write(key, value, expected)
+    def put(self, key: str, value: bytes, expected_revision: int) -> asyncio.Future[int]:
+        return self._write(key, value, expected_revision)
 
-    def delete(self, key: str, expected: int) -> asyncio.Future[int]:
-        if not expected:
+    def delete(self, key: str, expected_revision: int) -> asyncio.Future[int]:
+        if not expected_revision:
             raise ValueError("a deletion names the revision it deletes")
-        return self._write(key, None, expected)
+        return self._write(key, None, expected_revision)
 
-    def together(self, writes: Sequence[Write], above: int = 0) -> asyncio.Future[int]:
+    def transaction(self, operations: Sequence[WriteOp], above_revision: int = 0) -> asyncio.Future[int]:
         """Writes queued in one call are in one batch, and a batch is one transaction and one delivery."""
         self._check_open()
-        if len({write.key for write in writes}) != len(writes) or not writes:
+        if len({write.key for write in operations}) != len(operations) or not operations:
             raise ValueError("what is written together are different keys, at least one")
-        for key, _, expected in writes:
-            if (current := self._current(key)) != expected:
+        for key, _, expected in operations:
+            if (current := self._current_revision(key)) != expected:
                 raise CompareFailed(key, current)
-        self._assigned = max(self._assigned, above)
-        *others, last = [self._write(*write) for write in writes]
+        self._last_assigned_revision = max(self._last_assigned_revision, above_revision)
+        *others, last = [self._write(*write) for write in operations]
         for answer in others:
             answer.add_done_callback(asyncio.Future.exception)  # they end like the last one, and nobody awaits them
         return last
 
-    async def settled(self) -> None:
+    async def flush(self) -> None:
         self._check_open()
-        await self._settled()
+        await self._flush()
 
-    def _write(self, key: str, value: bytes | None, expected: int) -> asyncio.Future[int]:
+    def _write(self, key: str, value: bytes | None, expected_revision: int) -> asyncio.Future[int]:
         self._check_open()
-        current = self._current(key)
-        if current != expected:
+        current = self._current_revision(key)
+        if current != expected_revision:
             raise CompareFailed(key, current)
         if not key.isascii():
             key.encode()  # an invalid key must fail here, not in the batch with the writes of others
-        self._assigned += 1
-        event = self._ahead[key] = Event(self._assigned, key, value)
-        answer: asyncio.Future[int] = self._loop.create_future()
-        queued = self._queued
-        if self._writing is None and not queued.events:
-            self._loop.call_soon(self._send)
-        queued.events.append(event)
-        queued.answers.append(answer)
-        return answer
+        self._last_assigned_revision += 1
+        event = self._pending_by_key[key] = StoreEvent(self._last_assigned_revision, key, value)
+        future: asyncio.Future[int] = self._loop.create_future()
+        batch = self._queue
+        if self._in_flight is None and not batch.events:
+            self._loop.call_soon(self._submit_batch)
+        batch.events.append(event)
+        batch.futures.append(future)
+        return future
 
-    def _current(self, key: str) -> int:
+    def _current_revision(self, key: str) -> int:
         """Returns the newest revision of a key, queued writes included."""
-        ahead = self._ahead.get(key)
-        if ahead is None:
+        pending = self._pending_by_key.get(key)
+        if pending is None:
             return self._index.get(key, 0)
-        return 0 if ahead.value is None else ahead.revision
+        return 0 if pending.value is None else pending.revision
 
-    def _send(self) -> None:
-        if self._writing is None and self._queued.events:
-            batch = self._writing = self._queued
-            self._queued = Batch()
-            self._writer.submit(partial(log.append, events=batch.events), self._returned)
+    def _submit_batch(self) -> None:
+        if self._in_flight is None and self._queue.events:
+            batch = self._in_flight = self._queue
+            self._queue = WriteBatch()
+            self._writer.submit(partial(log.append, events=batch.events), self._on_batch_written)
 
-    def _returned(self, _: None, error: Exception | None) -> None:
-        batch = self._writing
+    def _on_batch_written(self, _: None, error: Exception | None) -> None:
+        batch = self._in_flight
         assert batch is not None
-        self._writing = None
+        self._in_flight = None
         if error is not None:
-            self._fail(batch, error)
+            self._fail_batches(batch, error)
             return
-        self._send()
+        self._submit_batch()
         for event in batch.events:
             revision, key, value = event
-            supersede(self._index, self._garbage, revision, key, deleted=value is None)
-            if self._ahead[key] is event:
-                del self._ahead[key]
+            apply_to_index(self._index, self._garbage, revision, key, deleted=value is None)
+            if self._pending_by_key[key] is event:
+                del self._pending_by_key[key]
         self._revision = batch.events[-1].revision
-        self._checkpoints.wrote()
+        self._checkpointer.on_write()
         self._watches.deliver(batch.events)
-        for event, answer in zip(batch.events, batch.answers, strict=True):
+        for event, answer in zip(batch.events, batch.futures, strict=True):
             if not answer.done():
                 answer.set_result(event.revision)
-        _release(batch)
+        _release_flush_waiters(batch)
 
-    def _fail(self, batch: Batch, error: Exception) -> None:
+    def _fail_batches(self, batch: WriteBatch, error: Exception) -> None:
         """Queued writes may have been compared with the failed batch, so they fail too and nothing stays pending."""
-        behind, self._queued = self._queued, Batch()
-        self._ahead.clear()
-        self._assigned = self._revision
-        for lost in (batch, behind):
-            for answer in lost.answers:
+        queued, self._queue = self._queue, WriteBatch()
+        self._pending_by_key.clear()
+        self._last_assigned_revision = self._revision
+        for lost in (batch, queued):
+            for answer in lost.futures:
                 if not answer.done():
                     answer.set_exception(StoreUnavailable(f"the store cannot be written now: {error}"))
-            _release(lost)
+            _release_flush_waiters(lost)
 
-    async def _settled(self) -> None:
-        last = self._queued if self._queued.events else self._writing
-        if last is not None:
+    async def _flush(self) -> None:
+        last_batch = self._queue if self._queue.events else self._in_flight
+        if last_batch is not None:
             done: asyncio.Future[None] = self._loop.create_future()
-            last.settled.append(done)
+            last_batch.flush_waiters.append(done)
             await done
 
     # --- reads ---
 
-    def fresh(self) -> None:
+    def read_index(self) -> None:
         """Returns None: nobody else writes this file."""
 
     async def get(self, key: str) -> KeyValue | None:
@@ -206,7 +206,7 @@ class SqliteStore:
         revision = self._index.get(key)
         if revision is None:
             return None
-        with self._pinned(self._revision):
+        with self._pin(self._revision):
             value = await self._reader.run(partial(log.value_of, revision=revision))
         return KeyValue(key, value, revision)
 
@@ -214,17 +214,19 @@ class SqliteStore:
         self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0
     ) -> tuple[list[KeyValue], int]:
         self._check_open()
-        at = revision or self._revision
-        self._check_readable(at)
-        index = self._index.copy() if at == self._revision else None
-        job = partial(log.read_range, index=index, revision=at, prefix=prefix, start=start, limit=limit)
-        with self._pinned(at):
-            return await self._reader.run(job), at
+        read_revision = revision or self._revision
+        self._check_readable(read_revision)
+        index = self._index.copy() if read_revision == self._revision else None
+        job = partial(log.read_range, index=index, revision=read_revision, prefix=prefix, start=start, limit=limit)
+        with self._pin(read_revision):
+            return await self._reader.run(job), read_revision
 
-    def watch(self, after: int, deliver: Deliver, advance: Advance | None = None) -> Subscription:
+    def watch(
+        self, after_revision: int, handler: EventHandler, on_progress: ProgressHandler | None = None
+    ) -> Subscription:
         self._check_open()
-        self._check_readable(after)
-        return self._watches.add(after, deliver)
+        self._check_readable(after_revision)
+        return self._watches.add(after_revision, handler)
 
     # --- maintenance ---
 
@@ -232,51 +234,51 @@ class SqliteStore:
         self._check_open()
         if revision > self._revision:
             raise FutureRevision(revision, self._revision)
-        async with self._compacting:
-            if revision > self._compacted:
-                await self._housekeep(partial(log.set_compacted, revision=revision))
-                self._compacted = revision
-            await self._sweep()
-            for _ in range(VACUUM_STEPS):
-                if not await self._housekeep(log.give_back):
+        async with self._compaction_lock:
+            if revision > self._compacted_revision:
+                await self._run_maintenance(partial(log.set_compacted, revision=revision))
+                self._compacted_revision = revision
+            await self._delete_garbage()
+            for _ in range(MAX_VACUUM_STEPS):
+                if not await self._run_maintenance(log.release_free_pages):
                     break
 
-    def problem(self) -> str:
+    def health_error(self) -> str:
         return "the store is closed" if self._closed else ""
 
     async def close(self) -> None:
         if self._closed:
             return
         self._closed = True
-        await self._settled()
-        async with self._compacting:
+        await self._flush()
+        async with self._compaction_lock:
             self._watches.close()
-            await self._checkpoints.close()
+            await self._checkpointer.close()
             await self._reader.stop()
             await self._writer.stop()
 
-    async def _sweep(self) -> None:
+    async def _delete_garbage(self) -> None:
         """Deletes rows a step at a time; writes queued meanwhile run between the steps. Rows that a reader pins are
         left for the next compaction.
         """
-        while step := self._due():
-            await self._housekeep(partial(log.drop, revisions=step))
+        while step := self._deletable_revisions():
+            await self._run_maintenance(partial(log.delete_rows, revisions=step))
             for _ in step:
                 self._garbage.popleft()
 
-    def _due(self) -> list[int]:
-        floor = min((self._compacted, *self._pins.values()))
-        due = takewhile(lambda row: row.since <= floor, self._garbage)
-        return [row.revision for row in islice(due, COMPACTION_STEP)]
+    def _deletable_revisions(self) -> list[int]:
+        floor = min((self._compacted_revision, *self._pins.values()))
+        deletable = takewhile(lambda row: row.superseded_at <= floor, self._garbage)
+        return [row.revision for row in islice(deletable, COMPACTION_STEP)]
 
-    async def _housekeep(self, job: Job[T]) -> T:
+    async def _run_maintenance(self, job: Job[T]) -> T:
         self._check_open()
         result = await self._writer.run(job)
-        self._checkpoints.wrote()
+        self._checkpointer.on_write()
         return result
 
     @contextmanager
-    def _pinned(self, revision: int) -> Iterator[None]:
+    def _pin(self, revision: int) -> Iterator[None]:
         pin = object()
         self._pins[pin] = revision
         try:
@@ -285,8 +287,8 @@ class SqliteStore:
             del self._pins[pin]
 
     def _check_readable(self, revision: int) -> None:
-        if revision < self._compacted:
-            raise Compacted(revision, self._compacted)
+        if revision < self._compacted_revision:
+            raise Compacted(revision, self._compacted_revision)
         if revision > self._revision:
             raise FutureRevision(revision, self._revision)
 
@@ -295,7 +297,7 @@ class SqliteStore:
             raise StoreUnavailable("the store is closed")
 
 
-def _release(batch: Batch) -> None:
-    for waiting in batch.settled:
-        if not waiting.done():
-            waiting.set_result(None)
+def _release_flush_waiters(batch: WriteBatch) -> None:
+    for waiter in batch.flush_waiters:
+        if not waiter.done():
+            waiter.set_result(None)

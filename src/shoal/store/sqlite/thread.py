@@ -17,7 +17,7 @@ from shoal.store.interface import StoreUnavailable
 
 T = TypeVar("T")
 Job = Callable[[sqlite3.Connection], T]
-Done = Callable[[Any, Exception | None], None]
+JobCallback = Callable[[Any, Exception | None], None]
 
 
 class ConnectionThread:
@@ -25,34 +25,34 @@ class ConnectionThread:
         self._name = name
         self._connect = connect
         self._loop = asyncio.get_running_loop()
-        self._jobs: SimpleQueue[tuple[Job[Any], Done] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[Job[Any], JobCallback] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._stopped = False
-        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._thread_ended: asyncio.Future[None] = self._loop.create_future()
 
-    def submit(self, job: Job[Any], done: Done) -> None:
+    def submit(self, job: Job[Any], callback: JobCallback) -> None:
         """Calls `callback` with the result or the error, on the event loop, in the order of submission."""
         if self._stopped:
             raise StoreUnavailable("the store is closed")
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
-        self._jobs.put((job, done))
+        self._jobs.put((job, callback))
 
     async def run(self, job: Job[T]) -> T:
-        answer: asyncio.Future[T] = self._loop.create_future()
+        future: asyncio.Future[T] = self._loop.create_future()
 
-        def done(result: Any, error: Exception | None) -> None:
-            if answer.done():
+        def on_done(result: Any, error: Exception | None) -> None:
+            if future.done():
                 return
             if error is None:
-                answer.set_result(result)
+                future.set_result(result)
             else:
-                answer.set_exception(error)
+                future.set_exception(error)
 
-        self.submit(job, done)
+        self.submit(job, on_done)
         try:
-            return await answer
+            return await future
         except sqlite3.Error as error:
             raise StoreUnavailable(f"the store cannot be used now: {error}") from error
 
@@ -62,13 +62,13 @@ class ConnectionThread:
         if self._thread is None:
             return
         self._jobs.put(None)
-        await self._ended
+        await self._thread_ended
         self._thread.join()
 
     def _run(self) -> None:
         connection: sqlite3.Connection | None = None
         while (item := self._jobs.get()) is not None:
-            job, done = item
+            job, callback = item
             result, failure = None, None
             try:
                 if connection is None:
@@ -76,13 +76,13 @@ class ConnectionThread:
                 result = job(connection)
             except Exception as error:
                 failure = error
-            self._answer(done, result, failure)
-            del item, job, done, result, failure
+            self._call_on_loop(callback, result, failure)
+            del item, job, callback, result, failure
         if connection is not None:
             connection.close()
-        self._answer(self._ended.set_result, None)
+        self._call_on_loop(self._thread_ended.set_result, None)
 
-    def _answer(self, call: Callable[..., None], *values: Any) -> None:
+    def _call_on_loop(self, call: Callable[..., None], *values: Any) -> None:
         # If the event loop was closed before the store, there is nobody to call.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call, *values)

@@ -13,29 +13,36 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from shoal.client.reflector import Key, Reflector
-from shoal.client.requests import Client
+from shoal.client.rest import Client
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
-from shoal.kinds import workload
-from shoal.kinds.apiresource import COMPATIBLE, SCHEMA_UNKNOWN, api_of, import_name, is_settled, parse_resource
+from shoal.kinds.workload import workloadcluster
+from shoal.kinds.workload.apiresource import (
+    COMPATIBLE,
+    SCHEMA_UNKNOWN,
+    gvr_of,
+    import_name,
+    is_negotiated,
+    parse_resource,
+)
 from shoal.objects.conditions import condition_is, get_condition
 from shoal.objects.errors import AlreadyExists, Invalid, NotFound, ShoalError, StatusError
-from shoal.runtime.loop import Later, Loop
-from shoal.sync.conditions import Condition
-from shoal.sync.connecting import NoKubeconfig, Reach, dials_in
-from shoal.sync.discovery import native
-from shoal.sync.following import Following
+from shoal.runtime.controller import Controller, RequeueError
+from shoal.sync.cluster_status import ClusterStatusWriter
+from shoal.sync.conditions import SyncCondition
+from shoal.sync.discovery import find_native_resource
+from shoal.sync.importer.api_discovery import DiscoveredAPIs, ResourcePattern, discover_apis, needs_crd_watch
 from shoal.sync.importer.decide import decide
-from shoal.sync.importer.pulling import Pulled, Wanted, pull, watches_definitions
-from shoal.sync.importer.schemas import Stored
-from shoal.sync.reporting import Reporter
-from shoal.sync.resources import CLUSTERS, DEFINITIONS, IMPORTS
+from shoal.sync.importer.schema_store import SchemaStore
+from shoal.sync.remote_cluster import ConnectFunc, NoKubeconfig, is_pull_mode
+from shoal.sync.remote_watches import RemoteWatches
+from shoal.sync.resources import CLUSTERS, CRDS, IMPORTS
 
 Object = dict[str, Any]
 
 WORKERS = 16
-PULL_SECONDS = 30.0
-AGAIN_SECONDS = 60.0
+DISCOVERY_TIMEOUT = 30.0
+RESYNC_SECONDS = 60.0
 SWEEP = ""
 """A key that is no cluster: deletes unreferenced schemas."""
 CONFIRM_SECONDS = 1.0
@@ -43,122 +50,122 @@ CONFIRM_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PendingReport:
     """Condition to report once the cluster's imports are negotiated."""
 
     imports: frozenset[str]
     message: str
 
 
-class Importer:
+class ImportReconciler:
     """Keys are names of workload Clusters."""
 
     def __init__(
         self,
         client: Client,
         clock: Clock,
-        reach: Reach,
+        connect: ConnectFunc,
         resources: Sequence[str],
-        reporter: Reporter,
+        status_writer: ClusterStatusWriter,
         *,
         only: str = "",
-        mode: str = workload.PUSH,
+        mode: str = workloadcluster.PUSH,
     ) -> None:
         """`only`: the single workload Cluster, in its own syncer; else all that the hub can reach."""
-        self._client, self._clock, self._reach, self._reporter = client, clock, reach, reporter
+        self._client, self._clock, self._connect, self._status_writer = client, clock, connect, status_writer
         self._only, self._mode = only, mode
-        self._wanted: list[Wanted] = [parse_resource(text) for text in resources]
-        self.loop: Loop[str] = Loop("importer", clock, self.reconcile, WORKERS)
-        fields, labels = (f"metadata.name={only}", f"{workload.ASSIGNED}={only}") if only else ("", "")
-        self._clusters = Reflector(client, CLUSTERS, clock, self._cluster, fields=fields)
-        self._imports = Reflector(client, IMPORTS, clock, self._import, labels=labels, shared=True)
-        self._definitions = Following(
-            clock, reach, DEFINITIONS, lambda name, _: None, lambda name, *_: self._again(name), whole=False
+        self._patterns: list[ResourcePattern] = [parse_resource(text) for text in resources]
+        self.controller: Controller[str] = Controller("importer", clock, self.reconcile, WORKERS)
+        fields, labels = (f"metadata.name={only}", f"{workloadcluster.CLUSTER_LABEL}={only}") if only else ("", "")
+        self._clusters = Reflector(client, CLUSTERS, clock, self._on_cluster, fields=fields)
+        self._imports = Reflector(client, IMPORTS, clock, self._on_import, labels=labels, shared=True)
+        self._crd_watches = RemoteWatches(
+            clock, connect, CRDS, lambda name, _: None, lambda name, *_: self._enqueue(name), list_objects=False
         )
-        self.loop.sources += [self._clusters.run, self._imports.run, self._definitions.run, self._tick]
-        self._follows = watches_definitions(self._wanted)
-        self._stored = Stored(client, lambda: self._imports.objects.values(), keeper=not only)
-        self._native: dict[Wanted, bool] = {}
-        self._asked: dict[str, tuple[str, int]] = {}
+        self.controller.sources += [self._clusters.run, self._imports.run, self._crd_watches.run, self._resync]
+        self._watches_crds = needs_crd_watch(self._patterns)
+        self._schemas = SchemaStore(client, lambda: self._imports.objects.values(), collects_garbage=not only)
+        self._native: dict[ResourcePattern, bool] = {}
+        self._requested: dict[str, tuple[str, int]] = {}
         """Uid and generation of workload Clusters whose import was requested."""
-        self._done: dict[str, tuple[str, int]] = {}
+        self._imported: dict[str, tuple[str, int]] = {}
         """The same, of those already imported."""
         self._due: set[str] = set()
-        self._untold: dict[str, Told] = {}
+        self._pending_reports: dict[str, PendingReport] = {}
         self._locations: dict[str, tuple[str, str]] = {}
         """Workload Cluster and schema digest of each import."""
-        self._doubted: dict[str, float] = {}
+        self._missing_since: dict[str, float] = {}
         """Imports whose API was not listed, and since when."""
 
     # --- event handlers ---
 
-    def _cluster(self, key: Key, obj: Object | None) -> None:
+    def _on_cluster(self, key: Key, obj: Object | None) -> None:
         name = key[2]
         if obj is None:
-            self._done.pop(name, None)
-            self._asked.pop(name, None)
-            self._untold.pop(name, None)
-            self._definitions.leave(name)
+            self._imported.pop(name, None)
+            self._requested.pop(name, None)
+            self._pending_reports.pop(name, None)
+            self._crd_watches.stop(name)
             return
-        if _is_dark(obj):
-            self._definitions.leave(name)
-        elif self._follows and name in self._done:
-            self._definitions.follow(obj)
-        if self._asked.get(name) != _version(obj):
-            self._asked[name] = _version(obj)
-            self._again(name)
+        if _is_unreachable(obj):
+            self._crd_watches.stop(name)
+        elif self._watches_crds and name in self._imported:
+            self._crd_watches.start(obj)
+        if self._requested.get(name) != _version(obj):
+            self._requested[name] = _version(obj)
+            self._enqueue(name)
         elif name in self._due:
-            self.loop.queue.add(name)  # it may have been unreachable
+            self.controller.queue.add(name)  # it may have been unreachable
 
-    def _import(self, key: Key, obj: Object | None) -> None:
-        before = self._locations.pop(key[2], None)
+    def _on_import(self, key: Key, obj: Object | None) -> None:
+        previous = self._locations.pop(key[2], None)
         if obj is None:
-            self._doubted.pop(key[2], None)
-            if before is not None:
-                self._again(before[0])
+            self._missing_since.pop(key[2], None)
+            if previous is not None:
+                self._enqueue(previous[0])
         else:
             spec = obj["spec"]
             self._locations[key[2]] = spec["location"], spec.get("schemaDigest", "")
             self._check_schema(obj)
-            if spec["location"] in self._untold:
-                self.loop.queue.add(spec["location"])
-        if before is not None and (obj is None or before[1] != obj["spec"].get("schemaDigest", "")):
-            self._stored.left(before[1])
-            self.loop.queue.add(SWEEP)
+            if spec["location"] in self._pending_reports:
+                self.controller.queue.add(spec["location"])
+        if previous is not None and (obj is None or previous[1] != obj["spec"].get("schemaDigest", "")):
+            self._schemas.mark_unreferenced(previous[1])
+            self.controller.queue.add(SWEEP)
 
-    def _check_schema(self, found: Object) -> None:
+    def _check_schema(self, import_: Object) -> None:
         """Negotiation did not find the schema of the import: it was deleted."""
-        told = get_condition(found, COMPATIBLE) or {}
-        if told.get("reason") == SCHEMA_UNKNOWN and self._stored.forget(found["spec"].get("schemaDigest", "")):
-            self._again(found["spec"]["location"])
+        compatible = get_condition(import_, COMPATIBLE) or {}
+        if compatible.get("reason") == SCHEMA_UNKNOWN and self._schemas.forget(import_["spec"].get("schemaDigest", "")):
+            self._enqueue(import_["spec"]["location"])
 
-    def _again(self, name: str) -> None:
+    def _enqueue(self, name: str) -> None:
         self._due.add(name)
-        self.loop.queue.add(name)
+        self.controller.queue.add(name)
 
-    async def _tick(self) -> None:
+    async def _resync(self) -> None:
         while True:
-            await self._clock.sleep(AGAIN_SECONDS)
-            for name in list(self._done):
-                self._again(name)
-            self.loop.queue.add(SWEEP)
+            await self._clock.sleep(RESYNC_SECONDS)
+            for name in list(self._imported):
+                self._enqueue(name)
+            self.controller.queue.add(SWEEP)
 
     async def reconcile(self, name: str) -> float | None:
         if name == SWEEP:
-            if self._imports.synced:
-                await self._stored.sweep()
+            if self._imports.has_synced:
+                await self._schemas.sweep()
             return None
         cluster = self._clusters.objects.get(("", "", name))
-        if cluster is None or (not self._only and dials_in(cluster, self._mode)):
+        if cluster is None or (not self._only and is_pull_mode(cluster, self._mode)):
             self._due.discard(name)
             return None
         if name not in self._due:
-            await self._tell(cluster)
+            await self._report_if_negotiated(cluster)
             return None
-        if _is_dark(cluster):
+        if _is_unreachable(cluster):
             return None
-        if not self._imports.synced:
-            raise Later("the imports are not known yet")
+        if not self._imports.has_synced:
+            raise RequeueError("the imports are not known yet")
         self._due.discard(name)
         try:
             return await self._import_apis(cluster)
@@ -171,112 +178,116 @@ class Importer:
     async def _import_apis(self, cluster: Object) -> float | None:
         name = cluster["metadata"]["name"]
         try:
-            async with asyncio.timeout(PULL_SECONDS):
-                pulled, ready = await self._pull(cluster)
+            async with asyncio.timeout(DISCOVERY_TIMEOUT):
+                discovered, ready = await self._discover(cluster)
         except NoKubeconfig as error:
-            await self._failed(cluster, "InvalidKubeConfig", error)
+            await self._report_failure(cluster, "InvalidKubeConfig", error)
         except (Unreachable, TimeoutError) as error:
-            await self._failed(cluster, "WorkloadClusterUnreachable", error)
+            await self._report_failure(cluster, "WorkloadClusterUnreachable", error)
         except StatusError as error:
-            await self._failed(cluster, "ErrorStartingAPIImporter", error)
+            await self._report_failure(cluster, "ErrorStartingAPIImporter", error)
         except (KeyError, TypeError, AttributeError):
-            said = ShoalError("what it says about its APIs cannot be read")
-            await self._failed(cluster, "ErrorStartingAPIImporter", said)
+            error_ = ShoalError("what it says about its APIs cannot be read")
+            await self._report_failure(cluster, "ErrorStartingAPIImporter", error_)
         try:
-            later = await self._write(cluster, pulled, ready)
+            requeue_after = await self._write(cluster, discovered, ready)
         except Invalid as error:
-            await self._failed(cluster, "ErrorStartingAPIImporter", error)
-        self._done[name] = _version(cluster)
-        if self._follows:
-            self._definitions.follow(cluster)
-        self._untold[name] = Told(frozenset(import_name(offer.api, name) for offer in pulled.offers), pulled.message)
-        await self._tell(cluster)
-        if later is not None:
+            await self._report_failure(cluster, "ErrorStartingAPIImporter", error)
+        self._imported[name] = _version(cluster)
+        if self._watches_crds:
+            self._crd_watches.start(cluster)
+        self._pending_reports[name] = PendingReport(
+            frozenset(import_name(offer.api, name) for offer in discovered.offers), discovered.message
+        )
+        await self._report_if_negotiated(cluster)
+        if requeue_after is not None:
             self._due.add(name)
-        return later
+        return requeue_after
 
-    async def _tell(self, cluster: Object) -> None:
+    async def _report_if_negotiated(self, cluster: Object) -> None:
         """Reports once all imports are negotiated: clients that wait for Ready want to know which APIs can be used."""
         name = cluster["metadata"]["name"]
-        told = self._untold.get(name)
-        if told is None:
+        report = self._pending_reports.get(name)
+        if report is None:
             return
-        found = [self._imports.objects.get(("", "", each)) for each in told.imports]
-        if all(each is not None and is_settled(each) for each in found):
-            await self._report(cluster, Condition(workload.IMPORTER_READY, "True", "Imported", told.message))
-            self._untold.pop(name, None)
+        imports = [self._imports.objects.get(("", "", each)) for each in report.imports]
+        if all(each is not None and is_negotiated(each) for each in imports):
+            await self._report(
+                cluster, SyncCondition(workloadcluster.IMPORTER_READY, "True", "Imported", report.message)
+            )
+            self._pending_reports.pop(name, None)
 
-    async def _pull(self, cluster: Object) -> tuple[Pulled, bool]:
+    async def _discover(self, cluster: Object) -> tuple[DiscoveredAPIs, bool]:
         """The APIs the cluster offers, and whether it reports to be ready."""
-        reached = await self._reach(cluster)
+        remote = await self._connect(cluster)
         try:
-            await self._learn_natives([one for one in self._wanted if "*" not in one])
-            pulled = await pull(reached.client, self._wanted, self._skipped())
-            await self._learn_natives([(offer.api.plural, offer.api.group) for offer in pulled.offers])
-            return pulled.without(self._skipped()), await _is_ready(reached.client)
+            await self._detect_natives([one for one in self._patterns if "*" not in one])
+            discovered = await discover_apis(remote.client, self._patterns, self._native_resources())
+            await self._detect_natives([(offer.api.plural, offer.api.group) for offer in discovered.offers])
+            return discovered.without(self._native_resources()), await _is_ready(remote.client)
         finally:
-            await reached.close()
+            await remote.close()
 
-    def _skipped(self) -> set[Wanted]:
-        return {one for one, is_native in self._native.items() if is_native}
+    def _native_resources(self) -> set[ResourcePattern]:
+        return {name for name, is_native in self._native.items() if is_native}
 
-    async def _learn_natives(self, wanted: Sequence[Wanted]) -> None:
+    async def _detect_natives(self, names: Sequence[ResourcePattern]) -> None:
         """A native resource of the hub stays native; others can only be negotiated."""
-        for one in wanted:
-            if one not in self._native:
-                self._native[one] = await native(self._client, *one) is not None
+        for name in names:
+            if name not in self._native:
+                self._native[name] = await find_native_resource(self._client, *name) is not None
 
-    async def _write(self, cluster: Object, pulled: Pulled, ready: bool) -> float | None:
+    async def _write(self, cluster: Object, discovered: DiscoveredAPIs, ready: bool) -> float | None:
         """Returns when to check missing APIs again."""
-        mine = [found for found in self._imports.objects.values() if _is_of(found, cluster)]
-        decision = decide(cluster, pulled.offers, mine)
-        with self._stored.using(offer.digest for offer in pulled.offers):
-            for offer in pulled.offers:
-                await self._stored.keep(offer)
+        imports = [import_ for import_ in self._imports.objects.values() if _is_owned_by(import_, cluster)]
+        decision = decide(cluster, discovered.offers, imports)
+        with self._schemas.hold(offer.digest for offer in discovered.offers):
+            for offer in discovered.offers:
+                await self._schemas.ensure(offer)
             for new in decision.create:
                 try:
                     await self._client.create(IMPORTS, new)
                 except AlreadyExists:
-                    raise Later("an import of that name is still there") from None
+                    raise RequeueError("an import of that name is still there") from None
             for changed in decision.update:
                 await self._client.update(IMPORTS, changed)
-        gone = [found for found in decision.gone if not pulled.is_unknown(api_of(found))]
-        return await self._withdraw(gone, mine, ready)
+        missing = [import_ for import_ in decision.delete if not discovered.is_unknown(gvr_of(import_))]
+        return await self._delete_missing(missing, imports, ready)
 
-    async def _withdraw(self, gone: list[Object], mine: list[Object], ready: bool) -> float | None:
+    async def _delete_missing(self, missing: list[Object], imports: list[Object], ready: bool) -> float | None:
         """A single missing discovery may be a server that has just started. One that is not ready is checked again in a
         minute.
         """
-        now, names = self._clock.monotonic(), {found["metadata"]["name"] for found in gone}
-        for found in mine:
-            if found["metadata"]["name"] not in names:
-                self._doubted.pop(found["metadata"]["name"], None)
+        now, names = self._clock.monotonic(), {import_["metadata"]["name"] for import_ in missing}
+        for import_ in imports:
+            if import_["metadata"]["name"] not in names:
+                self._missing_since.pop(import_["metadata"]["name"], None)
         if not ready:
             return None
         waiting = False
-        for found in gone:
-            if now - self._doubted.setdefault(found["metadata"]["name"], now) < CONFIRM_SECONDS:
+        for import_ in missing:
+            if now - self._missing_since.setdefault(import_["metadata"]["name"], now) < CONFIRM_SECONDS:
                 waiting = True
                 continue
             with suppress(NotFound):
-                await self._client.delete(IMPORTS, found["metadata"]["name"], uid=found["metadata"]["uid"])
+                await self._client.delete(IMPORTS, import_["metadata"]["name"], uid=import_["metadata"]["uid"])
         return CONFIRM_SECONDS if waiting else None
 
-    async def _failed(self, cluster: Object, reason: str, error: Exception) -> NoReturn:
+    async def _report_failure(self, cluster: Object, reason: str, error: Exception) -> NoReturn:
         """A cluster that was imported keeps its condition: its heartbeat reports whether it is reachable now."""
-        if not condition_is(cluster, workload.IMPORTER_READY):
-            said = str(error) or "no answer in time"
-            await self._report(cluster, Condition(workload.IMPORTER_READY, "False", reason, said))
-        raise Later(f"{reason}: {error}")
+        if not condition_is(cluster, workloadcluster.IMPORTER_READY):
+            message = str(error) or "no answer in time"
+            await self._report(cluster, SyncCondition(workloadcluster.IMPORTER_READY, "False", reason, message))
+        raise RequeueError(f"{reason}: {error}")
 
-    async def _report(self, cluster: Object, condition: Condition) -> None:
+    async def _report(self, cluster: Object, condition: SyncCondition) -> None:
         metadata = cluster["metadata"]
-        await self._reporter.cluster(metadata["name"], metadata["uid"], [condition])
+        await self._status_writer.update(metadata["name"], metadata["uid"], [condition])
 
 
 async def _is_ready(client: Client) -> bool:
     try:
-        await client.read("/readyz")
+        await client.get_path("/readyz")
     except StatusError:
         return False
     return True
@@ -287,12 +298,12 @@ def _version(cluster: Object) -> tuple[str, int]:
     return metadata["uid"], metadata.get("generation", 0)
 
 
-def _is_of(found: Object, cluster: Object) -> bool:
+def _is_owned_by(import_: Object, cluster: Object) -> bool:
     """Imports of an earlier workload Cluster of the same name do not count: they are deleted with it."""
-    return any(owner["uid"] == cluster["metadata"]["uid"] for owner in found["metadata"].get("ownerReferences") or ())
+    return any(owner["uid"] == cluster["metadata"]["uid"] for owner in import_["metadata"].get("ownerReferences") or ())
 
 
-def _is_dark(cluster: Object) -> bool:
+def _is_unreachable(cluster: Object) -> bool:
     """Its heartbeat is known to be unhealthy; it is enqueued again when that changes."""
-    found = get_condition(cluster, workload.HEARTBEAT_HEALTHY)
-    return found is not None and found["status"] != "True"
+    heartbeat = get_condition(cluster, workloadcluster.HEARTBEAT_HEALTHY)
+    return heartbeat is not None and heartbeat["status"] != "True"

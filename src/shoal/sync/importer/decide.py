@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.kinds import apiresource, workload
-from shoal.kinds.apiresource import Api
+from shoal.kinds.workload import apiresource, workloadcluster
+from shoal.kinds.workload.apiresource import GVR
 
 Object = dict[str, Any]
 
@@ -16,7 +16,7 @@ Object = dict[str, Any]
 class Offer:
     """One API as a cluster offers it."""
 
-    api: Api
+    api: GVR
     kind: str
     namespaced: bool
     schema: Object
@@ -30,36 +30,36 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ImportDecision:
     create: tuple[Object, ...] = ()
     update: tuple[Object, ...] = ()
-    gone: tuple[Object, ...] = field(default=())
+    delete: tuple[Object, ...] = field(default=())
     """Imports of APIs that are no longer offered, provided discovery was complete."""
 
 
-def decide(cluster: Object, offers: Sequence[Offer], imports: Sequence[Object]) -> Decision:
+def decide(cluster: Object, offers: Sequence[Offer], imports: Sequence[Object]) -> ImportDecision:
     """`offers` are all requested APIs that were found."""
     name = cluster["metadata"]["name"]
-    existing = {found["metadata"]["name"]: found for found in imports}
+    existing = {current["metadata"]["name"]: current for current in imports}
     create, update = [], []
     for offer in offers:
-        title = apiresource.import_name(offer.api, name)
-        found = existing.pop(title, None)
-        if found is None:
-            create.append(_import(cluster, title, _spec(offer, name)))
+        import_name = apiresource.import_name(offer.api, name)
+        current = existing.pop(import_name, None)
+        if current is None:
+            create.append(_import(cluster, import_name, _spec(offer, name)))
             continue
-        kept = {key: value for key, value in found["spec"].items() if key != "openAPIV3Schema"}
-        spec = {**kept, **_spec(offer, name)}
-        if spec != found["spec"]:
-            update.append({**found, "spec": spec})
-    return Decision(tuple(create), tuple(update), tuple(existing.values()))
+        preserved = {key: value for key, value in current["spec"].items() if key != "openAPIV3Schema"}
+        spec = {**preserved, **_spec(offer, name)}
+        if spec != current["spec"]:
+            update.append({**current, "spec": spec})
+    return ImportDecision(tuple(create), tuple(update), tuple(existing.values()))
 
 
-def stored(offer: Offer) -> Object:
+def schema_object(offer: Offer) -> Object:
     """The object that stores the schema of an offer, once for all clusters that have it."""
     return {
         "apiVersion": f"{apiresource.GROUP}/{apiresource.VERSION}",
-        "kind": apiresource.SCHEMA,
+        "kind": apiresource.SCHEMA_KIND,
         "metadata": {"name": offer.digest},
         "spec": {"firstFor": apiresource.negotiated_name(offer.api), "openAPIV3Schema": offer.schema},
     }
@@ -68,8 +68,8 @@ def stored(offer: Offer) -> Object:
 def _import(cluster: Object, title: str, spec: Object) -> Object:
     name = cluster["metadata"]["name"]
     owner = {
-        "apiVersion": f"{workload.GROUP}/{workload.VERSION}",
-        "kind": workload.KIND,
+        "apiVersion": f"{workloadcluster.GROUP}/{workloadcluster.VERSION}",
+        "kind": workloadcluster.KIND,
         "name": name,
         "uid": cluster["metadata"]["uid"],
     }
@@ -77,21 +77,21 @@ def _import(cluster: Object, title: str, spec: Object) -> Object:
     api_version = f"{group}/{spec['groupVersion']['version']}" if group else spec["groupVersion"]["version"]
     return {
         "apiVersion": f"{apiresource.GROUP}/{apiresource.VERSION}",
-        "kind": apiresource.IMPORT,
+        "kind": apiresource.IMPORT_KIND,
         "metadata": {
             "name": title,
-            "labels": {workload.ASSIGNED: name},
-            "annotations": {apiresource.API_VERSION: api_version},
+            "labels": {workloadcluster.CLUSTER_LABEL: name},
+            "annotations": {apiresource.API_VERSION_ANNOTATION: api_version},
             "ownerReferences": [owner],
         },
-        "spec": {**spec, "schemaUpdateStrategy": apiresource.UNPUBLISHED},
+        "spec": {**spec, "schemaUpdateStrategy": apiresource.UPDATE_UNPUBLISHED},
     }
 
 
-def _spec(offer: Offer, location: str) -> Object:
+def _spec(offer: Offer, cluster_name: str) -> Object:
     """The schema is stored separately by its digest: it is large, and most clusters have the same."""
     return {
-        "location": location,
+        "location": cluster_name,
         "groupVersion": {"group": offer.api.group, "version": offer.api.version},
         "scope": "Namespaced" if offer.namespaced else "Cluster",
         "plural": offer.api.plural,

@@ -12,273 +12,281 @@ from dataclasses import replace
 from typing import Any
 
 from shoal.client.reflector import Key, Reflector
-from shoal.client.requests import Client, Kind
+from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
-from shoal.kinds.apiextensions import served_versions
-from shoal.kinds.apiresource import ENFORCED, PUBLISHED, Api, api_of, is_known, negotiated_name
+from shoal.kinds.apiextensions.customresourcedefinition import served_versions
+from shoal.kinds.workload.apiresource import ENFORCED, GVR, PUBLISHED, gvr_of, is_builtin, negotiated_name
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import AlreadyExists, Conflict, NotFound, StatusError
-from shoal.runtime.loop import Later, Loop
-from shoal.sync.conditions import Condition, with_conditions
-from shoal.sync.negotiation.agreement import Agreement, Offered, agree, by_schema, enforced
-from shoal.sync.negotiation.compat import Common
+from shoal.runtime.controller import Controller, RequeueError
+from shoal.sync.cluster_status import update_status
+from shoal.sync.conditions import SyncCondition, with_conditions
+from shoal.sync.negotiation.crd import desired_crd, import_spec_from_crd
 from shoal.sync.negotiation.decide import (
     SCHEMA_UNKNOWN,
-    Served,
-    changed,
-    first,
+    ServedState,
     is_manual,
     is_withdrawable,
-    offered,
-    tell,
+    negotiation_conditions,
+    new_negotiated_resource,
+    offered_schemas,
+    updated_negotiated_resource,
 )
-from shoal.sync.negotiation.definition import definition, spec_of
-from shoal.sync.reporting import update_status
-from shoal.sync.resources import DEFINITIONS, IMPORTS, NEGOTIATED, SCHEMAS
+from shoal.sync.negotiation.lcd import NegotiatedSpec, OfferedSchema, check_against, compare_schemas, negotiate
+from shoal.sync.negotiation.schemacompat import LCDSchema
+from shoal.sync.resources import CRDS, IMPORTS, NEGOTIATED, SCHEMAS
 
 Object = dict[str, Any]
 
-REMEMBERED, KEPT = 512, 128
+MAX_COMPARISONS, MAX_SCHEMAS = 512, 128
 """Cache sizes: comparisons, and schemas."""
 
 
-class Negotiation:
+class NegotiationReconciler:
     """Keys are APIs."""
 
     def __init__(self, client: Client, clock: Clock, auto_publish: bool) -> None:
         self._client, self._clock, self._auto_publish = client, clock, auto_publish
-        self.loop: Loop[Api] = Loop("negotiation", clock, self.reconcile)
-        self._imports = Reflector(client, IMPORTS, clock, self._import, listed=self._look_at_all, shared=True)
-        self._negotiated = Reflector(client, NEGOTIATED, clock, self._resource, listed=self._look_at_all, shared=True)
-        self._definitions = Reflector(client, DEFINITIONS, clock, self._definition)
-        self.loop.sources += [self._imports.run, self._negotiated.run, self._definitions.run]
-        self._apis: dict[str, Api] = {}
+        self.controller: Controller[GVR] = Controller("negotiation", clock, self.reconcile)
+        self._imports = Reflector(client, IMPORTS, clock, self._on_import, on_sync=self._enqueue_all, shared=True)
+        self._negotiated = Reflector(
+            client, NEGOTIATED, clock, self._on_negotiated, on_sync=self._enqueue_all, shared=True
+        )
+        self._crds = Reflector(client, CRDS, clock, self._on_crd)
+        self.controller.sources += [self._imports.run, self._negotiated.run, self._crds.run]
+        self._apis: dict[str, GVR] = {}
         """The API of each import and negotiated resource, to know it after deletion."""
-        self._offering: dict[Api, set[Key]] = {}
+        self._imports_by_api: dict[GVR, set[Key]] = {}
         """Imports of each API."""
-        self._compared = _Memory()
+        self._comparisons = _ComparisonCache()
 
-    def _import(self, key: Key, obj: Object | None) -> None:
-        api = self._note(f"import {key[2]}", obj)
+    def _on_import(self, key: Key, obj: Object | None) -> None:
+        api = self._enqueue_api_of(f"import {key[2]}", obj)
         if api is not None and obj is None:
-            self._offering[api].discard(key)
+            self._imports_by_api[api].discard(key)
         elif api is not None:
-            self._offering.setdefault(api, set()).add(key)
+            self._imports_by_api.setdefault(api, set()).add(key)
 
-    def _resource(self, key: Key, obj: Object | None) -> None:
-        api = self._note(f"negotiated {key[2]}", obj)
+    def _on_negotiated(self, key: Key, obj: Object | None) -> None:
+        api = self._enqueue_api_of(f"negotiated {key[2]}", obj)
         if api is not None and obj is None:
-            self._look_at_versions(api.group_resource)  # versions share a CRD
+            self._enqueue_versions(api.group_resource)  # versions share a CRD
 
-    def _note(self, name: str, obj: Object | None) -> Api | None:
-        api = self._apis.pop(name, None) if obj is None else self._apis.setdefault(name, api_of(obj))
+    def _enqueue_api_of(self, name: str, obj: Object | None) -> GVR | None:
+        api = self._apis.pop(name, None) if obj is None else self._apis.setdefault(name, gvr_of(obj))
         if api is not None:
-            self.loop.queue.add(api)
+            self.controller.queue.add(api)
         return api
 
-    def _definition(self, key: Key, obj: Object | None) -> None:
-        self._look_at_versions(key[2])
+    def _on_crd(self, key: Key, obj: Object | None) -> None:
+        self._enqueue_versions(key[2])
 
-    def _look_at_versions(self, group_resource: str) -> None:
+    def _enqueue_versions(self, group_resource: str) -> None:
         for api in set(self._apis.values()):
             if api.group_resource == group_resource:
-                self.loop.queue.add(api)
+                self.controller.queue.add(api)
 
-    def _look_at_all(self) -> None:
+    def _enqueue_all(self) -> None:
         for api in set(self._apis.values()):
-            self.loop.queue.add(api)
+            self.controller.queue.add(api)
 
-    async def reconcile(self, api: Api) -> None:
-        if not (self._imports.synced and self._negotiated.synced):
+    async def reconcile(self, api: GVR) -> None:
+        if not (self._imports.has_synced and self._negotiated.has_synced):
             return  # all are enqueued after the sync
-        imports = [self._imports.objects[key] for key in sorted(self._offering.get(api, ()))]
+        imports = [self._imports.objects[key] for key in sorted(self._imports_by_api.get(api, ()))]
         negotiated = self._negotiated.objects.get(("", "", negotiated_name(api)))
         if negotiated is None and not imports:
             return
-        crd = await self._crd(api)
+        crd = await self._get_crd(api)
         if negotiated is not None and is_withdrawable(negotiated, imports):
             await self._withdraw(api, negotiated, crd)
             return
-        offers = offered(imports, await self._schemas(imports))
-        agreement = self._agreed(api, negotiated, offers, crd)
-        negotiated = await self._settled(api, negotiated, agreement)
+        offers = offered_schemas(imports, await self._schemas(imports))
+        agreement = self._negotiate(api, negotiated, offers, crd)
+        negotiated = await self._write_negotiated(api, negotiated, agreement)
         if negotiated is None:
-            await self._tell_imports(imports, {offer.name: [SCHEMA_UNKNOWN] for offer in offers})
-            raise Later(SCHEMA_UNKNOWN.message)
+            await self._write_import_conditions(imports, {offer.name: [SCHEMA_UNKNOWN] for offer in offers})
+            raise RequeueError(SCHEMA_UNKNOWN.message)
         served = await self._serve(api, negotiated, crd)
-        told = tell(negotiated, offers, agreement, served)
-        await self._tell(NEGOTIATED, negotiated, list(told.negotiated))
-        await self._tell_imports(imports, told.imports)
-        if negotiated["spec"].get("publish") and not served.listed and not served.refused:
-            raise Later("the hub does not list it yet")
-        if not all(offer.known for offer in offers):
-            raise Later(SCHEMA_UNKNOWN.message)
-        if served.objects:
-            raise Later("it is not to be served any more, but there are objects of it")
+        conditions = negotiation_conditions(negotiated, offers, agreement, served)
+        await self._write_conditions(NEGOTIATED, negotiated, list(conditions.negotiated))
+        await self._write_import_conditions(imports, conditions.imports)
+        if negotiated["spec"].get("publish") and not served.is_listed and not served.refused_reason:
+            raise RequeueError("the hub does not list it yet")
+        if not all(offer.has_schema for offer in offers):
+            raise RequeueError(SCHEMA_UNKNOWN.message)
+        if served.has_objects:
+            raise RequeueError("it is not to be served any more, but there are objects of it")
 
     # --- negotiation ---
 
-    def _agreed(self, api: Api, negotiated: Object | None, offers: list[Offered], crd: Object | None) -> Agreement:
+    def _negotiate(
+        self, api: GVR, negotiated: Object | None, offers: list[OfferedSchema], crd: Object | None
+    ) -> NegotiatedSpec:
         if crd is not None and is_manual(crd):
-            spec = spec_of(crd, api, (negotiated or {}).get("spec") or offers[0].spec)
+            spec = import_spec_from_crd(crd, api, (negotiated or {}).get("spec") or offers[0].spec)
             if spec is not None:
-                return enforced(spec, offers, self._compared)
-        freed = negotiated is None or condition_is(negotiated, ENFORCED)
-        current = None if freed or negotiated is None else negotiated["spec"]
-        published = negotiated is not None and not freed and condition_is(negotiated, PUBLISHED)
-        return agree(current, published, offers, self._compared)
+                return check_against(spec, offers, self._comparisons)
+        was_enforced = negotiated is None or condition_is(negotiated, ENFORCED)
+        current = None if was_enforced or negotiated is None else negotiated["spec"]
+        published = negotiated is not None and not was_enforced and condition_is(negotiated, PUBLISHED)
+        return negotiate(current, published, offers, self._comparisons)
 
-    async def _settled(self, api: Api, negotiated: Object | None, agreement: Agreement) -> Object | None:
+    async def _write_negotiated(self, api: GVR, negotiated: Object | None, agreement: NegotiatedSpec) -> Object | None:
         """Writes and returns the negotiated resource."""
         try:
             if negotiated is None:
-                new = first(api, agreement, self._auto_publish)
+                new = new_negotiated_resource(api, agreement, self._auto_publish)
                 return await self._client.create(NEGOTIATED, new) if new is not None else None
-            new = changed(negotiated, agreement)
+            new = updated_negotiated_resource(negotiated, agreement)
             return await self._client.update(NEGOTIATED, new) if new is not None else negotiated
         except (AlreadyExists, Conflict):
-            raise Later("it has just changed") from None
+            raise RequeueError("it has just changed") from None
 
     async def _schemas(self, imports: list[Object]) -> dict[str, Object]:
         """Schemas the imports refer to."""
-        found = {}
+        schemas = {}
         for digest in {
             each["spec"].get("schemaDigest", "") for each in imports if "openAPIV3Schema" not in each["spec"]
         }:
-            stored = self._compared.schemas.get(digest)
-            if stored is None and digest:
+            schema = self._comparisons.schemas.get(digest)
+            if schema is None and digest:
                 try:
-                    stored = (await self._client.get(SCHEMAS, digest))["spec"]["openAPIV3Schema"]
+                    schema = (await self._client.get(SCHEMAS, digest))["spec"]["openAPIV3Schema"]
                 except NotFound:
                     continue
-                self._compared.keep(digest, stored)
-            if stored is not None:
-                found[digest] = stored
-        return found
+                self._comparisons.remember_schema(digest, schema)
+            if schema is not None:
+                schemas[digest] = schema
+        return schemas
 
     # --- serving ---
 
-    async def _serve(self, api: Api, negotiated: Object, crd: Object | None) -> Served:
-        served = Served(by_itself=is_known(api), definition=crd)
-        if api.group and not served.by_itself and not is_manual(crd):
-            served = await self._define(api, negotiated, served)
+    async def _serve(self, api: GVR, negotiated: Object, crd: Object | None) -> ServedState:
+        served = ServedState(is_builtin=is_builtin(api), crd=crd)
+        if api.group and not served.is_builtin and not is_manual(crd):
+            served = await self._write_crd(api, negotiated, served)
         try:
-            resources = (await self._client.read(Kind(api.group, api.version, "").prefix)).get("resources") or ()
+            resources = (await self._client.get_path(GroupVersionResource(api.group, api.version, "").path_prefix)).get(
+                "resources"
+            ) or ()
         except NotFound:
             resources = ()
-        return replace(served, listed=any(found["name"] == api.plural for found in resources))
+        return replace(served, is_listed=any(resource["name"] == api.plural for resource in resources))
 
-    async def _define(self, api: Api, negotiated: Object, served: Served) -> Served:
+    async def _write_crd(self, api: GVR, negotiated: Object, served: ServedState) -> ServedState:
         """Makes the CRD serve all published versions of the kind."""
-        crd = served.definition
+        crd = served.crd
         published = [negotiated] if negotiated["spec"].get("publish") else []
-        published += await self._siblings(api, crd)
+        published += await self._other_published_versions(api, crd)
         if not negotiated["spec"].get("publish") and crd is not None and api.version in served_versions(crd):
             if not published and await self._has_objects(api, negotiated):
-                return replace(served, objects=True)
+                return replace(served, has_objects=True)
             if not published:
-                await self._client.delete(DEFINITIONS, crd["metadata"]["name"], uid=crd["metadata"]["uid"])
-                return replace(served, definition=None)
+                await self._client.delete(CRDS, crd["metadata"]["name"], uid=crd["metadata"]["uid"])
+                return replace(served, crd=None)
         if not published:
             return served
-        new = definition(published, crd)
+        new = desired_crd(published, crd)
         if new is None:
             return served
         try:
             write = self._client.create if crd is None else self._client.update
-            return replace(served, definition=await write(DEFINITIONS, new))
+            return replace(served, crd=await write(CRDS, new))
         except (AlreadyExists, Conflict):
-            raise Later("its definition has just changed") from None
+            raise RequeueError("its definition has just changed") from None
         except StatusError as error:
             if error.status_code != 422:
                 raise
-            return replace(served, refused=str(error))
+            return replace(served, refused_reason=str(error))
 
-    async def _siblings(self, api: Api, crd: Object | None) -> list[Object]:
+    async def _other_published_versions(self, api: GVR, crd: Object | None) -> list[Object]:
         """Other published versions of the kind. A served version may be too new for the informer."""
-        found = {api_of(each): each for each in self._negotiated.objects.values()}
+        by_api = {gvr_of(each): each for each in self._negotiated.objects.values()}
         for version in served_versions(crd) if crd is not None else ():
-            other = Api(api.group, version, api.plural)
-            if other not in found and other != api:
+            other = GVR(api.group, version, api.plural)
+            if other not in by_api and other != api:
                 with suppress(NotFound):
-                    found[other] = await self._client.get(NEGOTIATED, negotiated_name(other))
-        same = [each for one, each in found.items() if one[::2] == api[::2] and one != api]
+                    by_api[other] = await self._client.get(NEGOTIATED, negotiated_name(other))
+        same = [each for one, each in by_api.items() if one[::2] == api[::2] and one != api]
         return [each for each in same if each["spec"].get("publish")]
 
-    async def _crd(self, api: Api) -> Object | None:
+    async def _get_crd(self, api: GVR) -> Object | None:
         if not api.group:
             return None
         try:
-            return await self._client.get(DEFINITIONS, api.group_resource)
+            return await self._client.get(CRDS, api.group_resource)
         except NotFound:
             return None
 
-    async def _has_objects(self, api: Api, negotiated: Object) -> bool:
-        kind = Kind(api.group, api.version, api.plural, negotiated["spec"]["scope"] == "Namespaced")
+    async def _has_objects(self, api: GVR, negotiated: Object) -> bool:
+        gvr = GroupVersionResource(api.group, api.version, api.plural, negotiated["spec"]["scope"] == "Namespaced")
         try:
-            return bool((await self._client.call("GET", self._client.path(kind), {"limit": "1"}))["items"])
+            return bool((await self._client.request("GET", self._client.resource_path(gvr), {"limit": "1"}))["items"])
         except NotFound:
             return False  # not served: no object becomes unreadable
 
-    async def _withdraw(self, api: Api, negotiated: Object, crd: Object | None) -> None:
+    async def _withdraw(self, api: GVR, negotiated: Object, crd: Object | None) -> None:
         if not is_manual(crd):
             # If another version is served, the objects stay readable.
-            if not await self._siblings(api, crd) and await self._has_objects(api, negotiated):
-                told = tell(negotiated, [], Agreement(None), Served(listed=True, objects=True, definition=crd))
-                await self._tell(NEGOTIATED, negotiated, list(told.negotiated))
-                raise Later("no cluster offers it any more, but there are objects of it")
+            if not await self._other_published_versions(api, crd) and await self._has_objects(api, negotiated):
+                conditions = negotiation_conditions(
+                    negotiated, [], NegotiatedSpec(None), ServedState(is_listed=True, has_objects=True, crd=crd)
+                )
+                await self._write_conditions(NEGOTIATED, negotiated, list(conditions.negotiated))
+                raise RequeueError("no cluster offers it any more, but there are objects of it")
             if crd is not None:
-                await self._undefine(api, crd)
+                await self._remove_from_crd(api, crd)
         with suppress(NotFound):
             metadata = negotiated["metadata"]
             await self._client.delete(NEGOTIATED, metadata["name"], uid=metadata["uid"])
 
-    async def _undefine(self, api: Api, crd: Object) -> None:
-        published = await self._siblings(api, crd)
-        new = definition(published, crd) if published else None
+    async def _remove_from_crd(self, api: GVR, crd: Object) -> None:
+        published = await self._other_published_versions(api, crd)
+        new = desired_crd(published, crd) if published else None
         if new is not None:
-            await self._client.update(DEFINITIONS, new)
+            await self._client.update(CRDS, new)
         elif not published:
-            await self._client.delete(DEFINITIONS, crd["metadata"]["name"], uid=crd["metadata"]["uid"])
+            await self._client.delete(CRDS, crd["metadata"]["name"], uid=crd["metadata"]["uid"])
 
     # --- conditions ---
 
-    async def _tell_imports(self, imports: list[Object], conditions: dict[str, list[Condition]]) -> None:
-        for found in imports:
-            await self._tell(IMPORTS, found, conditions[found["metadata"]["name"]])
+    async def _write_import_conditions(self, imports: list[Object], conditions: dict[str, list[SyncCondition]]) -> None:
+        for import_ in imports:
+            await self._write_conditions(IMPORTS, import_, conditions[import_["metadata"]["name"]])
 
-    async def _tell(self, kind: Kind, obj: Object, conditions: list[Condition]) -> None:
+    async def _write_conditions(self, gvr: GroupVersionResource, obj: Object, conditions: list[SyncCondition]) -> None:
         now = rfc3339(self._clock.now())
 
-        def with_them(found: Object) -> Object:
-            return with_conditions(found, conditions, now) if found["metadata"]["uid"] == uid else found
+        def with_them(current: Object) -> Object:
+            return with_conditions(current, conditions, now) if current["metadata"]["uid"] == uid else current
 
         uid = obj["metadata"]["uid"]
         if with_them(obj) is not obj:
-            await update_status(self._client, kind, obj["metadata"]["name"], "", with_them)
+            await update_status(self._client, gvr, obj["metadata"]["name"], "", with_them)
 
 
-class _Memory:
+class _ComparisonCache:
     """Caches comparisons by digest: a hundred clusters with three schemas need only a few comparisons."""
 
     def __init__(self) -> None:
         self.schemas: dict[str, Object] = {}
-        self._found: OrderedDict[tuple[str, str], Common] = OrderedDict()
+        self._results: OrderedDict[tuple[str, str], LCDSchema] = OrderedDict()
 
-    def keep(self, digest: str, schema: Object) -> None:
+    def remember_schema(self, digest: str, schema: Object) -> None:
         self.schemas[digest] = schema
-        while len(self.schemas) > KEPT:
+        while len(self.schemas) > MAX_SCHEMAS:
             del self.schemas[next(iter(self.schemas))]
 
-    def __call__(self, existing: Object, new: Object) -> Common:
+    def __call__(self, existing: Object, new: Object) -> LCDSchema:
         key = existing.get("schemaDigest", ""), new.get("schemaDigest", "")
         if not all(key):
-            return by_schema(existing, new)
+            return compare_schemas(existing, new)
         if key[0] == key[1]:
-            return Common(existing["openAPIV3Schema"])
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = by_schema(existing, new)
-            while len(self._found) > REMEMBERED:
-                self._found.popitem(last=False)
-        return found
+            return LCDSchema(existing["openAPIV3Schema"])
+        result = self._results.get(key)
+        if result is None:
+            result = self._results[key] = compare_schemas(existing, new)
+            while len(self._results) > MAX_COMPARISONS:
+                self._results.popitem(last=False)
+        return result

@@ -6,73 +6,73 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.kinds import apiresource
-from shoal.kinds.apiresource import API_VERSION, FROM_IMPORTS, Api
+from shoal.kinds.workload import apiresource
+from shoal.kinds.workload.apiresource import API_VERSION_ANNOTATION, FROM_IMPORTS_ANNOTATION, GVR
 from shoal.objects.conditions import get_condition
-from shoal.sync.conditions import Condition
-from shoal.sync.negotiation.agreement import Agreement, Offered, may_update
+from shoal.sync.conditions import SyncCondition
+from shoal.sync.negotiation.lcd import NegotiatedSpec, OfferedSchema, may_update
 
 Object = dict[str, Any]
 
-MOST_PROBLEMS, LONGEST = 5, 300
+MAX_PROBLEMS, MAX_PROBLEM_LENGTH = 5, 300
 """Limits of the number of reported problems, and of the length of each."""
-SCHEMA_UNKNOWN = Condition(
+SCHEMA_UNKNOWN = SyncCondition(
     apiresource.COMPATIBLE, "Unknown", apiresource.SCHEMA_UNKNOWN, "the schema it refers to is not stored yet"
 )
-BY_HAND = "a CRD made by hand decides"
+MANUAL_CRD_MESSAGE = "a CRD made by hand decides"
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedState:
     """How the hub serves the API now."""
 
-    by_itself: bool = False
+    is_builtin: bool = False
     """A built-in kind: publishing is enough."""
-    listed: bool = False
+    is_listed: bool = False
     """Discovery lists it."""
-    definition: Object | None = None
+    crd: Object | None = None
     """The CRD of that name."""
-    refused: str = ""
+    refused_reason: str = ""
     """Why the hub rejected the CRD."""
-    objects: bool = False
+    has_objects: bool = False
     """Objects exist of an API that should no longer be served."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    negotiated: Sequence[Condition] = ()
-    imports: dict[str, list[Condition]] = field(default_factory=dict)
+class NegotiationConditions:
+    negotiated: Sequence[SyncCondition] = ()
+    imports: dict[str, list[SyncCondition]] = field(default_factory=dict)
     """Conditions by import name."""
 
 
-def offered(imports: Sequence[Object], schemas: Mapping[str, Object]) -> list[Offered]:
+def offered_schemas(imports: Sequence[Object], schemas: Mapping[str, Object]) -> list[OfferedSchema]:
     """Sorted oldest first, each with its schema if known."""
-    found = []
+    offers = []
     for each in sorted(imports, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"])):
         spec = each["spec"]
-        stored = schemas.get(spec.get("schemaDigest", ""))
-        if "openAPIV3Schema" not in spec and stored is not None:
-            spec = {**spec, "openAPIV3Schema": stored}
-        found.append(Offered(each["metadata"]["name"], spec))
-    return found
+        schema = schemas.get(spec.get("schemaDigest", ""))
+        if "openAPIV3Schema" not in spec and schema is not None:
+            spec = {**spec, "openAPIV3Schema": schema}
+        offers.append(OfferedSchema(each["metadata"]["name"], spec))
+    return offers
 
 
-def first(api: Api, agreement: Agreement, publish: bool) -> Object | None:
+def new_negotiated_resource(api: GVR, agreement: NegotiatedSpec, publish: bool) -> Object | None:
     """The initial negotiated resource; None while no import has a schema."""
     if agreement.spec is None:
         return None
     return {
         "apiVersion": f"{apiresource.GROUP}/{apiresource.VERSION}",
-        "kind": apiresource.NEGOTIATED,
+        "kind": apiresource.NEGOTIATED_KIND,
         "metadata": {
             "name": apiresource.negotiated_name(api),
-            "annotations": {API_VERSION: api.group_version, FROM_IMPORTS: "true"},
+            "annotations": {API_VERSION_ANNOTATION: api.group_version, FROM_IMPORTS_ANNOTATION: "true"},
         },
         "spec": {"publish": publish, **agreement.spec},
     }
 
 
-def changed(negotiated: Object, agreement: Agreement) -> Object | None:
+def updated_negotiated_resource(negotiated: Object, agreement: NegotiatedSpec) -> Object | None:
     """The negotiated resource to write; None if it is current."""
     spec = negotiated["spec"]
     if agreement.spec is None or all(spec.get(key) == value for key, value in agreement.spec.items()):
@@ -80,67 +80,77 @@ def changed(negotiated: Object, agreement: Agreement) -> Object | None:
     return {**negotiated, "spec": {**spec, **agreement.spec}}
 
 
-def tell(negotiated: Object, offers: Sequence[Offered], agreement: Agreement, served: Served) -> Told:
-    by_hand = is_manual(served.definition)
-    published = _published(negotiated, served, by_hand)
-    available = Condition(apiresource.AVAILABLE, published.status, published.reason, published.message)
+def negotiation_conditions(
+    negotiated: Object, offers: Sequence[OfferedSchema], agreement: NegotiatedSpec, served: ServedState
+) -> NegotiationConditions:
+    is_manual_crd = is_manual(served.crd)
+    published = _published_condition(negotiated, served, is_manual_crd)
+    available = SyncCondition(apiresource.AVAILABLE, published.status, published.reason, published.message)
     is_published = published.status == "True"
-    imports = {each.name: [_compatible(each, agreement, is_published, by_hand), available] for each in offers}
-    enforced = Condition(apiresource.ENFORCED, "False", "Negotiated")
-    if by_hand:
-        enforced = Condition(apiresource.ENFORCED, "True", "ManualDefinition", BY_HAND)
-    return Told([_submitted(negotiated, served, by_hand), published, enforced], imports)
+    imports = {
+        each.name: [_compatible_condition(each, agreement, is_published, is_manual_crd), available] for each in offers
+    }
+    enforced_condition = SyncCondition(apiresource.ENFORCED, "False", "Negotiated")
+    if is_manual_crd:
+        enforced_condition = SyncCondition(apiresource.ENFORCED, "True", "ManualDefinition", MANUAL_CRD_MESSAGE)
+    return NegotiationConditions(
+        [_submitted_condition(negotiated, served, is_manual_crd), published, enforced_condition], imports
+    )
 
 
-def is_manual(definition: Object | None) -> bool:
+def is_manual(crd: Object | None) -> bool:
     """Whether another component made the CRD: it is never written."""
-    return definition is not None and FROM_IMPORTS not in (definition["metadata"].get("annotations") or {})
+    return crd is not None and FROM_IMPORTS_ANNOTATION not in (crd["metadata"].get("annotations") or {})
 
 
 def is_withdrawable(negotiated: Object, imports: Sequence[Object]) -> bool:
     """Whether negotiation created it from imports that no longer exist."""
-    return not imports and FROM_IMPORTS in (negotiated["metadata"].get("annotations") or {})
+    return not imports and FROM_IMPORTS_ANNOTATION in (negotiated["metadata"].get("annotations") or {})
 
 
-def _compatible(offer: Offered, agreement: Agreement, published: bool, by_hand: bool) -> Condition:
+def _compatible_condition(
+    offer: OfferedSchema, agreement: NegotiatedSpec, published: bool, by_hand: bool
+) -> SyncCondition:
     problems = agreement.problems.get(offer.name)
     if problems is None:
         return SCHEMA_UNKNOWN
     if not problems:
-        return Condition(apiresource.COMPATIBLE, "True", "Compatible")
-    said = "; ".join(problem[:LONGEST] for problem in problems[:MOST_PROBLEMS])
-    if len(problems) > MOST_PROBLEMS:
-        said += f"; and {len(problems) - MOST_PROBLEMS} more"
+        return SyncCondition(apiresource.COMPATIBLE, "True", "Compatible")
+    message = "; ".join(problem[:MAX_PROBLEM_LENGTH] for problem in problems[:MAX_PROBLEMS])
+    if len(problems) > MAX_PROBLEMS:
+        message += f"; and {len(problems) - MAX_PROBLEMS} more"
     if by_hand:
-        said += f" ({BY_HAND})"
+        message += f" ({MANUAL_CRD_MESSAGE})"
     elif not may_update(offer.spec, published):
-        said += f" (schemaUpdateStrategy is {offer.spec.get('schemaUpdateStrategy') or apiresource.NEVER})"
-    return Condition(apiresource.COMPATIBLE, "False", "IncompatibleSchema", said)
+        message += f" (schemaUpdateStrategy is {offer.spec.get('schemaUpdateStrategy') or apiresource.UPDATE_NEVER})"
+    return SyncCondition(apiresource.COMPATIBLE, "False", "IncompatibleSchema", message)
 
 
-def _submitted(negotiated: Object, served: Served, by_hand: bool) -> Condition:
-    if served.refused:
-        return Condition(apiresource.SUBMITTED, "False", apiresource.REFUSED, served.refused)
+def _submitted_condition(negotiated: Object, served: ServedState, by_hand: bool) -> SyncCondition:
+    if served.refused_reason:
+        return SyncCondition(apiresource.SUBMITTED, "False", apiresource.DEFINITION_REFUSED, served.refused_reason)
     if not negotiated["spec"].get("publish") and not by_hand:
-        return Condition(apiresource.SUBMITTED, "False", apiresource.NOT_ASKED, "spec.publish is false")
-    return Condition(apiresource.SUBMITTED, "True", "Submitted")
+        return SyncCondition(apiresource.SUBMITTED, "False", apiresource.NOT_REQUESTED, "spec.publish is false")
+    return SyncCondition(apiresource.SUBMITTED, "True", "Submitted")
 
 
-def _published(negotiated: Object, served: Served, by_hand: bool) -> Condition:
-    asked, group = negotiated["spec"].get("publish"), negotiated["spec"]["groupVersion"].get("group", "")
-    if served.listed and served.objects:
-        said = "it is withdrawn when no object of it is left"
-        return Condition(apiresource.PUBLISHED, "True", "ObjectsRemain", said)
-    if served.listed and (asked or by_hand):
-        return Condition(apiresource.PUBLISHED, "True", "Served")
-    if not asked and not by_hand:
-        return Condition(apiresource.PUBLISHED, "False", apiresource.NOT_ASKED, "spec.publish is false")
-    if served.refused:
-        return Condition(apiresource.PUBLISHED, "False", apiresource.REFUSED, served.refused)
-    if not served.by_itself and not group:
-        said = "the core group can have no CRD, and Kubernetes knows no such kind"
-        return Condition(apiresource.PUBLISHED, "False", apiresource.CANNOT_BE_SERVED, said)
-    wrong = get_condition(served.definition or {}, "NamesAccepted") or {}
-    if wrong.get("status") == "False":
-        return Condition(apiresource.PUBLISHED, "False", apiresource.REFUSED, str(wrong.get("message", "")))
-    return Condition(apiresource.PUBLISHED, "False", "NotServedYet", "the hub does not list it yet")
+def _published_condition(negotiated: Object, served: ServedState, by_hand: bool) -> SyncCondition:
+    is_requested, group = negotiated["spec"].get("publish"), negotiated["spec"]["groupVersion"].get("group", "")
+    if served.is_listed and served.has_objects:
+        message = "it is withdrawn when no object of it is left"
+        return SyncCondition(apiresource.PUBLISHED, "True", "ObjectsRemain", message)
+    if served.is_listed and (is_requested or by_hand):
+        return SyncCondition(apiresource.PUBLISHED, "True", "Served")
+    if not is_requested and not by_hand:
+        return SyncCondition(apiresource.PUBLISHED, "False", apiresource.NOT_REQUESTED, "spec.publish is false")
+    if served.refused_reason:
+        return SyncCondition(apiresource.PUBLISHED, "False", apiresource.DEFINITION_REFUSED, served.refused_reason)
+    if not served.is_builtin and not group:
+        message = "the core group can have no CRD, and Kubernetes knows no such kind"
+        return SyncCondition(apiresource.PUBLISHED, "False", apiresource.CANNOT_BE_SERVED, message)
+    names_accepted = get_condition(served.crd or {}, "NamesAccepted") or {}
+    if names_accepted.get("status") == "False":
+        return SyncCondition(
+            apiresource.PUBLISHED, "False", apiresource.DEFINITION_REFUSED, str(names_accepted.get("message", ""))
+        )
+    return SyncCondition(apiresource.PUBLISHED, "False", "NotServedYet", "the hub does not list it yet")

@@ -8,124 +8,130 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.client.reflector import Key, Reflector
-from shoal.client.requests import Client
+from shoal.client.rest import Client
 from shoal.clock import Clock
-from shoal.kinds import workload
-from shoal.kinds.apiresource import AVAILABLE, COMPATIBLE, is_settled
+from shoal.kinds.workload import workloadcluster
+from shoal.kinds.workload.apiresource import AVAILABLE, COMPATIBLE, is_negotiated
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import NotFound
-from shoal.runtime.loop import Later, Loop
-from shoal.sync.conditions import Condition
-from shoal.sync.connecting import Connect, NoKubeconfig, kubeconfig_of
-from shoal.sync.reporting import Reporter
+from shoal.runtime.controller import Controller, RequeueError
+from shoal.sync.cluster_status import ClusterStatusWriter
+from shoal.sync.conditions import SyncCondition
+from shoal.sync.remote_cluster import NewClient, NoKubeconfig, kubeconfig_of
 from shoal.sync.resources import CLUSTERS, IMPORTS
-from shoal.sync.syncer.heartbeats import Heartbeats
-from shoal.sync.syncer.hub import Hub, Synced
-from shoal.sync.syncer.hubkinds import HubKinds, synced_as
-from shoal.sync.syncer.hubwrites import HubWrites
-from shoal.sync.syncer.keeping import Keeping
-from shoal.sync.syncer.syncer import Sides, Syncer
-from shoal.sync.syncer.unmirroring import Unmirroring
+from shoal.sync.syncer.finalizer_cleanup import FinalizerCleanup
+from shoal.sync.syncer.heartbeats import SyncerHeartbeats
+from shoal.sync.syncer.hub_informers import HubInformers, SyncedResource
+from shoal.sync.syncer.hub_writer import HubWriter
+from shoal.sync.syncer.mirror_cleanup import MirrorCleanup
+from shoal.sync.syncer.synced_resources import SyncedResourceTracker, synced_resource_of
+from shoal.sync.syncer.syncer import Syncer, SyncerConfig
 
 log = logging.getLogger("shoal.sync")
 
 Object = dict[str, Any]
 
-AGAIN_SECONDS = 30.0
+RESYNC_SECONDS = 30.0
 """Between checks for a kubeconfig that was replaced in its Secret."""
-MISSING_SECONDS = 2.0
+RETRY_SECONDS = 2.0
 """Between retries of a missing or unreadable kubeconfig."""
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningSyncer:
     syncer: Syncer
     digest: str
     task: asyncio.Task[None]
 
 
 @dataclass(frozen=True, slots=True)
-class HubSide:
+class HubComponents:
     """Components that all syncers of a process share."""
 
-    hub: Hub
-    kinds: HubKinds
-    keeping: Keeping
-    writes: HubWrites
+    hub: HubInformers
+    resources: SyncedResourceTracker
+    finalizer_cleanup: FinalizerCleanup
+    hub_writer: HubWriter
 
 
-class Syncers:
+class SyncerManager:
     """Keys are names of workload Clusters."""
 
     def __init__(
-        self, client: Client, clock: Clock, connect: Connect, side: HubSide, reporter: Reporter, mode: str
+        self,
+        client: Client,
+        clock: Clock,
+        new_client: NewClient,
+        components: HubComponents,
+        status_writer: ClusterStatusWriter,
+        mode: str,
     ) -> None:
         """`mode` is the sync mode of Clusters that set none."""
-        self._client, self._clock, self._connect, self._reporter = client, clock, connect, reporter
-        self._side, self._mode = side, mode
-        self._heartbeats = Heartbeats(clock, lambda name: self._loop.queue.add(name))
-        self._unmirroring = Unmirroring(client, clock, lambda name: self._loop.queue.add(name))
+        self._client, self._clock, self._new_client, self._status_writer = client, clock, new_client, status_writer
+        self._components, self._mode = components, mode
+        self._heartbeats = SyncerHeartbeats(clock, lambda name: self._controller.queue.add(name))
+        self._mirror_cleanup = MirrorCleanup(client, clock, lambda name: self._controller.queue.add(name))
         self.name = "syncers"
-        self._loop: Loop[str] = Loop(self.name, clock, self.reconcile)
-        side.hub.listed = self._hub_listed
-        self._clusters = Reflector(client, CLUSTERS, clock, self._cluster, listed=self._listed)
-        self._imports = Reflector(client, IMPORTS, clock, self._import)
-        self._loop.sources += [self._clusters.run, self._imports.run, self._tick, self._heartbeats.run]
-        self._loop.sources.append(self._unmirroring.run)
-        self._running: dict[str, Running] = {}
+        self._controller: Controller[str] = Controller(self.name, clock, self.reconcile)
+        components.hub.on_sync = self._on_hub_synced
+        self._clusters = Reflector(client, CLUSTERS, clock, self._on_cluster, on_sync=self._on_clusters_synced)
+        self._imports = Reflector(client, IMPORTS, clock, self._on_import)
+        self._controller.sources += [self._clusters.run, self._imports.run, self._resync, self._heartbeats.run]
+        self._controller.sources.append(self._mirror_cleanup.run)
+        self._running: dict[str, RunningSyncer] = {}
         self._locations: dict[str, str] = {}
-        self._missing: set[str] = set()
+        self._without_kubeconfig: set[str] = set()
         """Clusters without a usable kubeconfig."""
-        self._seen: dict[str, str] = {}
+        self._imports_seen: dict[str, str] = {}
         """Uids of clusters whose imports are known."""
 
     async def run(self) -> None:
         try:
-            await self._loop.run()
+            await self._controller.run()
         finally:
             for name in list(self._running):
                 await self._stop(name)
 
-    def _cluster(self, key: Key, obj: Object | None) -> None:
-        elsewhere = obj is not None and workload.sync_mode(obj, self._mode) != workload.PUSH
-        self._side.keeping.set_elsewhere(key[2], elsewhere)
-        self._heartbeats.saw(key[2], obj if elsewhere else None)
-        self._loop.queue.add(key[2])
+    def _on_cluster(self, key: Key, obj: Object | None) -> None:
+        is_remote = obj is not None and workloadcluster.sync_mode(obj, self._mode) != workloadcluster.PUSH
+        self._components.finalizer_cleanup.set_remote(key[2], is_remote)
+        self._heartbeats.observe(key[2], obj if is_remote else None)
+        self._controller.queue.add(key[2])
 
-    def _listed(self) -> None:
-        self._side.keeping.clusters_known = True
-        self._unmirroring.clusters_known.set()
+    def _on_clusters_synced(self) -> None:
+        self._components.finalizer_cleanup.have_clusters_synced = True
+        self._mirror_cleanup.clusters_synced.set()
 
-    def _hub_listed(self) -> None:
+    def _on_hub_synced(self) -> None:
         """Syncers may have been waiting for this list."""
         for running in self._running.values():
-            running.syncer.report_soon()
+            running.syncer.request_report()
 
-    def _import(self, key: Key, obj: Object | None) -> None:
+    def _on_import(self, key: Key, obj: Object | None) -> None:
         location = self._locations.pop(key[2], "") if obj is None else obj["spec"]["location"]
         if obj is not None:
             self._locations[key[2]] = location
-        self._loop.queue.add(location)
+        self._controller.queue.add(location)
 
-    async def _tick(self) -> None:
-        turns = 0
+    async def _resync(self) -> None:
+        ticks = 0
         while True:
-            await self._clock.sleep(MISSING_SECONDS)
-            turns += 1
-            everybody = turns * MISSING_SECONDS % AGAIN_SECONDS == 0
-            for name in [*self._running] if everybody else [*self._missing]:
-                self._loop.queue.add(name)
+            await self._clock.sleep(RETRY_SECONDS)
+            ticks += 1
+            is_resync = ticks * RETRY_SECONDS % RESYNC_SECONDS == 0
+            for name in [*self._running] if is_resync else [*self._without_kubeconfig]:
+                self._controller.queue.add(name)
 
     async def reconcile(self, name: str) -> None:
         cluster = self._clusters.objects.get(("", "", name))
         if cluster is None:
-            if self._clusters.synced:
-                await self._gone(name)
+            if self._clusters.has_synced:
+                await self._handle_deleted(name)
             return
-        await self._unmirroring.mind(name, cluster)
-        if workload.sync_mode(cluster, self._mode) != workload.PUSH:
+        await self._mirror_cleanup.reconcile(name, cluster)
+        if workloadcluster.sync_mode(cluster, self._mode) != workloadcluster.PUSH:
             await self._stop(name)
-            await self._tell_elsewhere(cluster)
+            await self._report_remote_syncer(cluster)
             return
         try:
             kubeconfig = await kubeconfig_of(self._client, cluster)
@@ -133,93 +139,93 @@ class Syncers:
             uid = cluster["metadata"]["uid"]
             if running is None or running.digest != kubeconfig.digest or running.syncer.uid != uid:
                 await self._stop(name)
-                running = await self._start(cluster, kubeconfig.client(self._connect), kubeconfig.digest)
+                running = await self._start(cluster, kubeconfig.client(self._new_client), kubeconfig.digest)
         except NoKubeconfig as error:
-            self._missing.add(name)
+            self._without_kubeconfig.add(name)
             await self._stop(name)
-            broken = Condition(workload.HEARTBEAT_HEALTHY, "False", "InvalidKubeConfig", str(error))
-            await self._reporter.cluster(name, cluster["metadata"]["uid"], [broken])
+            condition = SyncCondition(workloadcluster.HEARTBEAT_HEALTHY, "False", "InvalidKubeConfig", str(error))
+            await self._status_writer.update(name, cluster["metadata"]["uid"], [condition])
             return
-        self._missing.discard(name)
-        running.syncer.mind(cluster)
-        await self._side.kinds.started.wait()
-        running.syncer.set_kinds(self._kinds(name), await self._is_complete(cluster))
+        self._without_kubeconfig.discard(name)
+        running.syncer.configure(cluster)
+        await self._components.resources.ready.wait()
+        running.syncer.set_resources(self._resources_for(name), await self._is_complete(cluster))
 
-    async def _tell_elsewhere(self, cluster: Object) -> None:
+    async def _report_remote_syncer(self, cluster: Object) -> None:
         """The syncer runs in another process: writes the kinds it must sync and checks its heartbeat."""
-        self._missing.discard(cluster["metadata"]["name"])
-        await self._side.kinds.started.wait()
+        self._without_kubeconfig.discard(cluster["metadata"]["name"])
+        await self._components.resources.ready.wait()
         name, uid = cluster["metadata"]["name"], cluster["metadata"]["uid"]
         complete = await self._is_complete(cluster)
-        synced = sorted(each.api.group_resource for each in self._kinds(name))
-        expected = workload.sync_mode(cluster, self._mode) == workload.PULL
-        beats = self._heartbeats.judge(name, expected)
-        await self._reporter.cluster(name, uid, beats, synced if complete else None)
+        resource = sorted(each.api.group_resource for each in self._resources_for(name))
+        expected = workloadcluster.sync_mode(cluster, self._mode) == workloadcluster.PULL
+        conditions = self._heartbeats.conditions(name, expected)
+        await self._status_writer.update(name, uid, conditions, resource if complete else None)
 
     async def _is_complete(self, cluster: Object) -> bool:
-        return condition_is(cluster, workload.IMPORTER_READY) and await self._has_seen_imports(cluster)
+        return condition_is(cluster, workloadcluster.IMPORTER_READY) and await self._has_seen_imports(cluster)
 
     async def _has_seen_imports(self, cluster: Object) -> bool:
         """The importer is done, but this watch of its imports may lag."""
         name, uid = cluster["metadata"]["name"], cluster["metadata"]["uid"]
-        if self._seen.get(name) == uid:
+        if self._imports_seen.get(name) == uid:
             return True
-        found, _ = await self._client.list_all(IMPORTS)
-        for offered in found:
-            if offered["spec"]["location"] != name:
+        imports, _ = await self._client.list_all(IMPORTS)
+        for import_ in imports:
+            if import_["spec"]["location"] != name:
                 continue
-            seen = self._imports.objects.get(("", "", offered["metadata"]["name"]))
-            if seen is None or not is_settled(seen):
-                raise Later("the imports are not seen yet")
-        self._seen[name] = uid
+            cached = self._imports.objects.get(("", "", import_["metadata"]["name"]))
+            if cached is None or not is_negotiated(cached):
+                raise RequeueError("the imports are not seen yet")
+        self._imports_seen[name] = uid
         return True
 
-    def _kinds(self, name: str) -> list[Synced]:
-        found = {synced.api: synced for synced in self._side.kinds.basic}
-        for offered in self._imports.objects.values():
-            usable = condition_is(offered, COMPATIBLE) and condition_is(offered, AVAILABLE)
-            synced = synced_as(offered) if usable and offered["spec"]["location"] == name else None
-            if synced is not None:
-                found[synced.api] = synced
-        return list(found.values())
+    def _resources_for(self, name: str) -> list[SyncedResource]:
+        by_api = {resource.api: resource for resource in self._components.resources.base_resources}
+        for import_ in self._imports.objects.values():
+            usable = condition_is(import_, COMPATIBLE) and condition_is(import_, AVAILABLE)
+            resource = synced_resource_of(import_) if usable and import_["spec"]["location"] == name else None
+            if resource is not None:
+                by_api[resource.api] = resource
+        return list(by_api.values())
 
-    async def _gone(self, name: str) -> None:
+    async def _handle_deleted(self, name: str) -> None:
         """The workload Cluster was deleted: its downstream objects stay, and no finalizer waits for them."""
-        self._missing.discard(name)
-        self._seen.pop(name, None)
+        self._without_kubeconfig.discard(name)
+        self._imports_seen.pop(name, None)
         await self._stop(name)
         try:
             await self._client.get(CLUSTERS, name)
         except NotFound as error:
-            if (error.kind, error.name) != (CLUSTERS.plural, name):
+            if (error.kind, error.name) != (CLUSTERS.resource, name):
                 raise
-            await self._unmirroring.mind(name, None)
-            self._side.keeping.release_all(name)
+            await self._mirror_cleanup.reconcile(name, None)
+            self._components.finalizer_cleanup.release_all(name)
             return
-        raise Later("a workload Cluster of that name has just come")
+        raise RequeueError("a workload Cluster of that name has just come")
 
-    async def _start(self, cluster: Object, client: Client, digest: str) -> Running:
+    async def _start(self, cluster: Object, client: Client, digest: str) -> RunningSyncer:
         name = cluster["metadata"]["name"]
-        side = self._side
-        identity = await side.writes.identity()
-        sides = Sides(
-            *(side.hub, side.writes, identity, client, self._reporter),
-            denied=lambda: self._loop.queue.add(name),
+        components = self._components
+        identity = await components.hub_writer.hub_uid()
+        config = SyncerConfig(
+            *(components.hub, components.hub_writer, identity, client, self._status_writer),
+            on_unauthorized=lambda: self._controller.queue.add(name),
         )
-        syncer = Syncer(cluster, sides, self._clock)
+        syncer = Syncer(cluster, config, self._clock)
         task = asyncio.create_task(syncer.run(), name=f"syncer {name}")
-        running = self._running[name] = Running(syncer, digest, task)
-        task.add_done_callback(lambda done: self._ended(name, done))
+        running = self._running[name] = RunningSyncer(syncer, digest, task)
+        task.add_done_callback(lambda done: self._on_syncer_exit(name, done))
         return running
 
-    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
+    def _on_syncer_exit(self, name: str, task: asyncio.Task[None]) -> None:
         """A syncer ends only when stopped; any other end is a fault, and it is restarted."""
         running = self._running.get(name)
         if running is not None and running.task is task:
             del self._running[name]
             if not task.cancelled():
                 log.error("syncer %s ended", name, exc_info=task.exception())
-                self._loop.queue.add_after(name, MISSING_SECONDS)
+                self._controller.queue.add_after(name, RETRY_SECONDS)
 
     async def _stop(self, name: str) -> None:
         running = self._running.pop(name, None)

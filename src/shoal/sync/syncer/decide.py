@@ -14,180 +14,182 @@ from typing import Any
 
 import orjson
 
-from shoal.kinds import workload
-from shoal.sync.syncer.travelling import (
+from shoal.kinds.workload import workloadcluster
+from shoal.sync.syncer.transform import (
     NEEDED_BY,
     SYNCED_DIGEST,
     SYNCED_FROM,
     SYNCED_NAME,
-    object_named,
-    refusal,
-    travelling,
+    hub_name,
+    reject_reason,
+    to_downstream,
 )
 
 Object = dict[str, Any]
 
-MANAGER = "shoal-syncer"
+FIELD_MANAGER = "shoal-syncer"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SyncTarget:
     """One kind in one workload Cluster, as seen from one hub."""
 
     cluster: str
     hub: str
     api_version: str
     kind: str
-    status: bool
+    has_status: bool
     """Whether the kind has a status subresource."""
     plural: str = ""
     namespace: str = ""
     """Downstream namespace; empty: the same as on the hub, or none."""
-    adopted: str = ""
+    adopted_hub: str = ""
     """Another hub whose downstream objects may be taken over."""
     name: str = ""
     """Downstream name; empty: the same as on the hub."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    hold: bool = False
+class SyncPlan:
+    add_finalizer: bool = False
     """The hub object needs the finalizer before anything is written."""
     apply: Object | None = None
     delete: str = ""
     """Uid of the downstream object to delete."""
-    release: bool = False
+    remove_finalizer: bool = False
     """The finalizer must be removed."""
     wait: bool = False
     """The downstream object is being deleted; the rest follows when it is gone."""
     status: Object | None = None
     """New status of the hub object; None if it is current."""
     problem: str = ""
-    rival: bool = False
+    name_conflict: bool = False
     """The problem is that the downstream object of another hub object has its name."""
     orphan: bool = False
 
 
-def plan(target: Target, obj: Object | None, copy: Object | None, settled: str = "") -> Plan:
+def plan_sync(target: SyncTarget, obj: Object | None, copy: Object | None, settled_fingerprint: str = "") -> SyncPlan:
     """`obj` is on the hub, `copy` in the cluster: None only if it is known not to exist. `settled_fingerprint`
     identifies a downstream object that an apply left different from the desired one.
     """
     if obj is None:
-        return Plan(orphan=copy is not None and is_ours(copy, target.hub))
-    held = is_held(target, obj)
-    if workload.assigned_to(obj) != target.cluster or "deletionTimestamp" in obj["metadata"]:
-        return _leave(target, obj, copy, held)
-    problem = refusal(obj, target.plural) or _taken(target, obj, copy)
+        return SyncPlan(orphan=copy is not None and is_from_hub(copy, target.hub))
+    is_finalized = has_finalizer(target, obj)
+    if workloadcluster.assigned_cluster(obj) != target.cluster or "deletionTimestamp" in obj["metadata"]:
+        return _plan_removal(target, obj, copy, is_finalized)
+    problem = reject_reason(obj, target.plural) or _conflict_reason(target, obj, copy)
     if problem:
-        return Plan(problem=problem)
-    if copy is not None and _is_anothers(target, obj, copy) and not needing_kinds(copy):
+        return SyncPlan(problem=problem)
+    if copy is not None and _is_of_other_object(target, obj, copy) and not needed_by_kinds(copy):
         name = copy["metadata"]["name"]
-        return Plan(problem=f"{target.cluster} has the copy of {object_named(copy)} by the name {name}", rival=True)
+        return SyncPlan(
+            problem=f"{target.cluster} has the copy of {hub_name(copy)} by the name {name}", name_conflict=True
+        )
     if copy is not None and "deletionTimestamp" in copy["metadata"]:
-        return Plan(hold=not held, wait=True)
-    wanted = copy_of(target, obj)
-    if copy is None or _differs(wanted, copy, settled):
-        return Plan(hold=not held, apply=wanted)
-    return Plan(hold=not held, status=_status(target, obj, copy))
+        return SyncPlan(add_finalizer=not is_finalized, wait=True)
+    desired = downstream_object(target, obj)
+    if copy is None or _needs_apply(desired, copy, settled_fingerprint):
+        return SyncPlan(add_finalizer=not is_finalized, apply=desired)
+    return SyncPlan(add_finalizer=not is_finalized, status=_hub_status(target, obj, copy))
 
 
-def plan_needed(
-    target: Target, obj: Object | None, copy: Object | None, needed_by: Iterable[str], settled: str = ""
-) -> Plan:
+def plan_dependency(
+    target: SyncTarget, obj: Object | None, copy: Object | None, needed_by: Iterable[str], settled_fingerprint: str = ""
+) -> SyncPlan:
     """Like `plan_sync`, for an object that is not assigned to the cluster but referenced by others there; `needed_by`
     are their kinds. If it is missing on the hub or being deleted, its downstream object stays as long as it is
     referenced.
     """
-    release = obj is not None and is_held(target, obj)
+    remove_finalizer = obj is not None and has_finalizer(target, obj)
     if obj is None or "deletionTimestamp" in obj["metadata"]:
-        return Plan(release=release)
-    problem = refusal(obj, target.plural) or _taken(target, obj, copy)
+        return SyncPlan(remove_finalizer=remove_finalizer)
+    problem = reject_reason(obj, target.plural) or _conflict_reason(target, obj, copy)
     if problem:
-        return Plan(problem=problem, release=release)
-    if copy is not None and _is_anothers(target, obj, copy):
-        return Plan(release=release)  # another synced object already has the needed name
+        return SyncPlan(problem=problem, remove_finalizer=remove_finalizer)
+    if copy is not None and _is_of_other_object(target, obj, copy):
+        return SyncPlan(remove_finalizer=remove_finalizer)  # another synced object already has the needed name
     if copy is not None and "deletionTimestamp" in copy["metadata"]:
-        return Plan(wait=True)
-    kinds = set(needed_by) | needing_kinds(copy)
-    wanted = copy_of(target, obj, ",".join(sorted(kinds)))
-    if copy is None or _differs(wanted, copy, settled):
-        return Plan(apply=wanted, release=release)
-    return Plan(release=release)
+        return SyncPlan(wait=True)
+    kinds = set(needed_by) | needed_by_kinds(copy)
+    desired = downstream_object(target, obj, ",".join(sorted(kinds)))
+    if copy is None or _needs_apply(desired, copy, settled_fingerprint):
+        return SyncPlan(apply=desired, remove_finalizer=remove_finalizer)
+    return SyncPlan(remove_finalizer=remove_finalizer)
 
 
-def plan_unneeded(target: Target, copy: Object | None) -> Plan:
+def plan_unneeded_dependency(target: SyncTarget, copy: Object | None) -> SyncPlan:
     """It is certain that no object references it any more, on either side."""
-    if copy is None or not needing_kinds(copy) or not _is_made_for(target, copy):
-        return Plan()
+    if copy is None or not needed_by_kinds(copy) or not _belongs_to_target(target, copy):
+        return SyncPlan()
     if "deletionTimestamp" in copy["metadata"]:
-        return Plan()
-    return Plan(delete=copy["metadata"]["uid"])
+        return SyncPlan()
+    return SyncPlan(delete=copy["metadata"]["uid"])
 
 
-def _leave(target: Target, obj: Object, copy: Object | None, held: bool) -> Plan:
-    if copy is None or not _is_made_for(target, copy) or origin_of(copy)[1] != obj["metadata"]["uid"]:
-        return Plan(release=held)
+def _plan_removal(target: SyncTarget, obj: Object, copy: Object | None, is_finalized: bool) -> SyncPlan:
+    if copy is None or not _belongs_to_target(target, copy) or source_of(copy)[1] != obj["metadata"]["uid"]:
+        return SyncPlan(remove_finalizer=is_finalized)
     if "deletionTimestamp" in copy["metadata"]:
-        return Plan(wait=True)
-    return Plan(delete=copy["metadata"]["uid"])
+        return SyncPlan(wait=True)
+    return SyncPlan(delete=copy["metadata"]["uid"])
 
 
-def is_held(target: Target, obj: Object) -> bool:
-    return workload.finalizer_of(target.cluster) in (obj["metadata"].get("finalizers") or ())
+def has_finalizer(target: SyncTarget, obj: Object) -> bool:
+    return workloadcluster.syncer_finalizer(target.cluster) in (obj["metadata"].get("finalizers") or ())
 
 
-def origin_of(copy: Object) -> tuple[str, str]:
+def source_of(copy: Object) -> tuple[str, str]:
     """Hub and uid of the object a downstream object was created from; both empty: it was not synced."""
     hub, _, uid = str((copy["metadata"].get("annotations") or {}).get(SYNCED_FROM, "")).partition("/")
     return hub, uid
 
 
-def is_ours(copy: Object, hub: str) -> bool:
-    return origin_of(copy)[0] == hub
+def is_from_hub(copy: Object, hub: str) -> bool:
+    return source_of(copy)[0] == hub
 
 
-def needing_kinds(copy: Object | None) -> set[str]:
+def needed_by_kinds(copy: Object | None) -> set[str]:
     """Kinds of the referrers a downstream object was created for; empty: it is assigned itself."""
-    said = ((copy or {"metadata": {}})["metadata"].get("annotations") or {}).get(NEEDED_BY, "")
-    return {kind for kind in said.split(",") if kind}
+    kinds_text = ((copy or {"metadata": {}})["metadata"].get("annotations") or {}).get(NEEDED_BY, "")
+    return {kind for kind in kinds_text.split(",") if kind}
 
 
-def _is_made_for(target: Target, copy: Object) -> bool:
+def _belongs_to_target(target: SyncTarget, copy: Object) -> bool:
     """A cluster that is registered twice also has objects of the other registration."""
-    return is_ours(copy, target.hub) and workload.assigned_to(copy) == target.cluster
+    return is_from_hub(copy, target.hub) and workloadcluster.assigned_cluster(copy) == target.cluster
 
 
-def copy_of(target: Target, obj: Object, needed_by: str = "") -> Object:
+def downstream_object(target: SyncTarget, obj: Object, needed_by: str = "") -> Object:
     """The object to apply downstream."""
     metadata = obj["metadata"]
-    made = travelling(target.api_version, target.kind, obj)
-    about = made["metadata"]
+    result = to_downstream(target.api_version, target.kind, obj)
+    result_metadata = result["metadata"]
     if target.name and target.name != metadata["name"]:
-        about["name"] = target.name
-        about["annotations"] = {**about["annotations"], SYNCED_NAME: metadata["name"]}
+        result_metadata["name"] = target.name
+        result_metadata["annotations"] = {**result_metadata["annotations"], SYNCED_NAME: metadata["name"]}
     if "namespace" in metadata:
-        about["namespace"] = target.namespace or metadata["namespace"]
-    about["labels"] = {**about["labels"], workload.ASSIGNED: target.cluster}
+        result_metadata["namespace"] = target.namespace or metadata["namespace"]
+    result_metadata["labels"] = {**result_metadata["labels"], workloadcluster.CLUSTER_LABEL: target.cluster}
     if needed_by:
-        about["annotations"] = {**about["annotations"], NEEDED_BY: needed_by}
-    digest = _hash(made)
-    about["annotations"] = {
-        **about["annotations"],
+        result_metadata["annotations"] = {**result_metadata["annotations"], NEEDED_BY: needed_by}
+    digest = _hash(result)
+    result_metadata["annotations"] = {
+        **result_metadata["annotations"],
         SYNCED_FROM: f"{target.hub}/{metadata['uid']}",
         SYNCED_DIGEST: digest,
     }
-    return made
+    return result
 
 
-def covers(wanted: Any, found: Any) -> bool:
+def covers(desired: Any, actual: Any) -> bool:
     """Whether everything desired is present; there may be more."""
-    if isinstance(wanted, dict):
-        if not isinstance(found, dict):
+    if isinstance(desired, dict):
+        if not isinstance(actual, dict):
             return False
-        return all(covers(value, found[key]) if key in found else not value for key, value in wanted.items())
-    if isinstance(wanted, list):
-        return isinstance(found, list) and len(wanted) == len(found) and all(map(covers, wanted, found))
-    return bool(wanted == found)
+        return all(covers(value, actual[key]) if key in actual else not value for key, value in desired.items())
+    if isinstance(desired, list):
+        return isinstance(actual, list) and len(desired) == len(actual) and all(map(covers, desired, actual))
+    return bool(desired == actual)
 
 
 def fingerprint(copy: Object) -> str:
@@ -196,44 +198,44 @@ def fingerprint(copy: Object) -> str:
     return _hash({key: value for key, value in copy.items() if key not in ("metadata", "status")} | metadata)
 
 
-def _differs(wanted: Object, copy: Object, settled: str) -> bool:
-    return not covers(wanted, copy) and (not settled or fingerprint(copy) != settled)
+def _needs_apply(desired: Object, copy: Object, settled_fingerprint: str) -> bool:
+    return not covers(desired, copy) and (not settled_fingerprint or fingerprint(copy) != settled_fingerprint)
 
 
-def _taken(target: Target, obj: Object, copy: Object | None) -> str:
-    if copy is None or is_ours(copy, target.hub):
+def _conflict_reason(target: SyncTarget, obj: Object, copy: Object | None) -> str:
+    if copy is None or is_from_hub(copy, target.hub):
         return ""
-    origin = origin_of(copy)[0]
-    if origin and origin == target.adopted:
+    origin = source_of(copy)[0]
+    if origin and origin == target.adopted_hub:
         return ""
-    if (obj["metadata"].get("annotations") or {}).get(workload.FORCE) == "true":
+    if (obj["metadata"].get("annotations") or {}).get(workloadcluster.FORCE_ANNOTATION) == "true":
         return ""
-    named = f"named {target.name}" if target.name and target.name != obj["metadata"]["name"] else "of this name"
+    name_text = f"named {target.name}" if target.name and target.name != obj["metadata"]["name"] else "of this name"
     return (
-        f"{target.cluster} has an object {named} that does not come from this hub; "
-        f"annotate this one {workload.FORCE}=true to take it over"
+        f"{target.cluster} has an object {name_text} that does not come from this hub; "
+        f"annotate this one {workloadcluster.FORCE_ANNOTATION}=true to take it over"
     )
 
 
-def _is_anothers(target: Target, obj: Object, copy: Object) -> bool:
+def _is_of_other_object(target: SyncTarget, obj: Object, copy: Object) -> bool:
     """Whether it was created from another object of this hub or the adopted one."""
-    return origin_of(copy)[0] in {target.hub, target.adopted} - {""} and object_named(copy) != obj["metadata"]["name"]
+    return source_of(copy)[0] in {target.hub, target.adopted_hub} - {""} and hub_name(copy) != obj["metadata"]["name"]
 
 
-def _status(target: Target, obj: Object, copy: Object) -> Object | None:
+def _hub_status(target: SyncTarget, obj: Object, copy: Object) -> Object | None:
     """The downstream status with the hub's generation; None if the hub object already has it."""
-    found: Object | None = copy.get("status")
-    if not target.status or not found:
+    downstream_status: Object | None = copy.get("status")
+    if not target.has_status or not downstream_status:
         return None
-    before: Object = obj.get("status") or {}
-    status = dict(found)
+    old_status: Object = obj.get("status") or {}
+    status = dict(downstream_status)
     if "observedGeneration" in status:
-        seen = status.pop("observedGeneration")
-        current = seen == copy["metadata"].get("generation")
-        observed = obj["metadata"].get("generation") if current else before.get("observedGeneration")
+        observed_downstream = status.pop("observedGeneration")
+        is_current = observed_downstream == copy["metadata"].get("generation")
+        observed = obj["metadata"].get("generation") if is_current else old_status.get("observedGeneration")
         if observed is not None:
             status["observedGeneration"] = observed
-    return None if status == before else status
+    return None if status == old_status else status
 
 
 def _hash(obj: Object) -> str:

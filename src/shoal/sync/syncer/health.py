@@ -10,33 +10,33 @@ from shoal.client.transport import Unreachable
 from shoal.clock import Clock
 from shoal.objects.errors import StatusError, Unauthorized
 
-PROBE_SECONDS = 5.0
+PROBE_TIMEOUT = 5.0
 """Timeout of a probe."""
-EVERY_SECONDS = 10.0
+PROBE_INTERVAL = 10.0
 GRACE_SECONDS = 10.0
 """How long a healthy cluster may not respond before that is reported."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+BASE_DELAY, MAX_DELAY = 0.5, 30.0
 
 Probe = Callable[[], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HealthStatus:
     healthy: bool
     reason: str
     message: str = ""
 
 
-class Health:
+class ClusterHealth:
     def __init__(
         self,
         clock: Clock,
         probe: Probe,
         *,
-        up: Callable[[], None],
-        down: Callable[[], None],
-        told: Callable[[], None],
-        denied: Callable[[], None],
+        on_reachable: Callable[[], None],
+        on_unreachable: Callable[[], None],
+        on_change: Callable[[], None],
+        on_unauthorized: Callable[[], None],
         was_healthy: bool = False,
     ) -> None:
         """`on_reachable` runs after every successful probe, `on_unreachable` at the first failed one, `on_change` at a
@@ -44,74 +44,79 @@ class Health:
         healthy, so a failure has its grace period.
         """
         self._clock, self._probe = clock, probe
-        self._up, self._down, self._told, self._denied = up, down, told, denied
-        self.reachable = False
-        self.verdict = Verdict(True, "Answering") if was_healthy else None
-        self._doubt = asyncio.Event()
+        self._on_reachable, self._on_unreachable, self._on_change, self._on_unauthorized = (
+            on_reachable,
+            on_unreachable,
+            on_change,
+            on_unauthorized,
+        )
+        self.is_reachable = False
+        self.status = HealthStatus(True, "Answering") if was_healthy else None
+        self._probe_requested = asyncio.Event()
         self._silent_since: float | None = None
 
-    def suspect(self) -> None:
+    def probe_now(self) -> None:
         """Requests a probe now, after an error of the cluster."""
-        self._doubt.set()
+        self._probe_requested.set()
 
     async def run(self) -> None:
-        pause = FIRST_PAUSE
+        delay = BASE_DELAY
         while True:
-            self._doubt.clear()
-            failure = await self._look()
+            self._probe_requested.clear()
+            failure = await self._run_probe()
             if failure is None:
-                pause = FIRST_PAUSE
-                self._answered()
-                await self._rest(EVERY_SECONDS)
+                delay = BASE_DELAY
+                self._handle_success()
+                await self._wait(PROBE_INTERVAL)
                 continue
-            left = self._silent(failure)
-            await self._rest(min(pause, left) if left > 0 else pause, doubting=False)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            remaining = self._handle_failure(failure)
+            await self._wait(min(delay, remaining) if remaining > 0 else delay, until_requested=False)
+            delay = min(delay * 2, MAX_DELAY)
 
-    async def _look(self) -> Verdict | None:
+    async def _run_probe(self) -> HealthStatus | None:
         try:
-            async with asyncio.timeout(PROBE_SECONDS):
+            async with asyncio.timeout(PROBE_TIMEOUT):
                 await self._probe()
         except Unauthorized as error:
-            self._denied()
-            return Verdict(False, "InvalidKubeConfig", f"the credentials are not accepted: {error}")
+            self._on_unauthorized()
+            return HealthStatus(False, "InvalidKubeConfig", f"the credentials are not accepted: {error}")
         except StatusError as error:
-            return Verdict(False, "WorkloadClusterNotReady", str(error))
+            return HealthStatus(False, "WorkloadClusterNotReady", str(error))
         except Unreachable as error:
-            return Verdict(False, "WorkloadClusterUnreachable", str(error))
+            return HealthStatus(False, "WorkloadClusterUnreachable", str(error))
         except TimeoutError:
-            return Verdict(False, "WorkloadClusterUnreachable", f"no answer within {PROBE_SECONDS:.0f} s")
+            return HealthStatus(False, "WorkloadClusterUnreachable", f"no answer within {PROBE_TIMEOUT:.0f} s")
         return None
 
-    def _answered(self) -> None:
+    def _handle_success(self) -> None:
         self._silent_since = None
-        self.reachable = True
-        self._up()
-        self._conclude(Verdict(True, "Answering"))
+        self.is_reachable = True
+        self._on_reachable()
+        self._set_status(HealthStatus(True, "Answering"))
 
-    def _silent(self, failure: Verdict) -> float:
+    def _handle_failure(self, failure: HealthStatus) -> float:
         """Returns how much of the grace period is left."""
         now = self._clock.monotonic()
         if self._silent_since is None:
             self._silent_since = now
-        if self.reachable:
-            self.reachable = False
-            self._down()
-        left = self._silent_since + GRACE_SECONDS - now
-        if self.verdict is None or not self.verdict.healthy or left <= 0:
-            self._conclude(failure)
+        if self.is_reachable:
+            self.is_reachable = False
+            self._on_unreachable()
+        remaining = self._silent_since + GRACE_SECONDS - now
+        if self.status is None or not self.status.healthy or remaining <= 0:
+            self._set_status(failure)
             return 0.0
-        return left
+        return remaining
 
-    def _conclude(self, verdict: Verdict) -> None:
-        if verdict != self.verdict:
-            self.verdict = verdict
-            self._told()
+    def _set_status(self, status: HealthStatus) -> None:
+        if status != self.status:
+            self.status = status
+            self._on_change()
 
-    async def _rest(self, seconds: float, doubting: bool = True) -> None:
+    async def _wait(self, seconds: float, until_requested: bool = True) -> None:
         """Waits, or until a probe is requested; an unreachable cluster is not probed faster on request."""
         sleep = asyncio.ensure_future(self._clock.sleep(seconds))
-        waits = [sleep, asyncio.ensure_future(self._doubt.wait())] if doubting else [sleep]
+        waits = [sleep, asyncio.ensure_future(self._probe_requested.wait())] if until_requested else [sleep]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -14,131 +14,138 @@ from typing import Any
 import orjson
 
 from shoal.client.reflector import Key, Reflector
-from shoal.client.requests import Client
+from shoal.client.rest import Client
 from shoal.clock import Clock
-from shoal.kinds import workload
+from shoal.kinds.workload import workloadcluster
 from shoal.objects.errors import AlreadyExists, Forbidden, MethodNotSupported, NotFound
-from shoal.runtime.loop import Later
+from shoal.runtime.controller import RequeueError
 from shoal.sync.resources import NAMESPACES
 
 Object = dict[str, Any]
 
-GIVEN = {("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")}
+DEFAULT_OBJECTS = {("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")}
 """Objects that every namespace has."""
-PASSING = {"events"}
-LONGEST_NAME = 63
+IGNORED_RESOURCES = {"events"}
+MAX_NAME_LENGTH = 63
 
 
 def locator(hub: str, namespace: str) -> str:
     return orjson.dumps({"hub": hub, "namespace": namespace}).decode()
 
 
-def located(obj: Object) -> tuple[str, str]:
+def parse_locator(obj: Object) -> tuple[str, str]:
     """Hub and hub namespace of a namespace; both empty: it has no locator."""
-    said = (obj["metadata"].get("annotations") or {}).get(workload.LOCATOR)
+    annotation = (obj["metadata"].get("annotations") or {}).get(workloadcluster.NAMESPACE_LOCATOR_ANNOTATION)
     try:
-        found = orjson.loads(said) if said else {}
+        parsed = orjson.loads(annotation) if annotation else {}
     except ValueError:
         return "?", ""  # another component's, not ours
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         return "?", ""
-    return str(found.get("hub", "?" if said else "")), str(found.get("namespace", ""))
+    return str(parsed.get("hub", "?" if annotation else "")), str(parsed.get("namespace", ""))
 
 
-def suffixed(hub: str, namespace: str) -> str:
+def name_with_suffix(hub: str, namespace: str) -> str:
     """An alternative name that no other hub would use."""
     tail = hashlib.sha256(locator(hub, namespace).encode()).hexdigest()[:8]
-    return f"{namespace[: LONGEST_NAME - 9].rstrip('-')}-{tail}"
+    return f"{namespace[: MAX_NAME_LENGTH - 9].rstrip('-')}-{tail}"
 
 
-class Namespaces:
+class NamespaceMapper:
     def __init__(self, client: Client, clock: Clock, cluster: str, hub: str) -> None:
         self._client, self._cluster, self._hub = client, cluster, hub
-        self._known: dict[str, str] = {}
+        self._downstream_names: dict[str, str] = {}
         """Downstream names of hub namespaces."""
-        self._stand_for: dict[str, str] = {}
+        self._hub_names: dict[str, str] = {}
         """The reverse, for those with our locator."""
-        self.listed = asyncio.Event()
+        self.sync_event = asyncio.Event()
         """Set once the namespaces with a locator are known."""
         self.reflector = Reflector(
-            client, NAMESPACES, clock, self._changed, labels=workload.ASSIGNED, listed=self.listed.set
+            client,
+            NAMESPACES,
+            clock,
+            self._handle_namespace,
+            labels=workloadcluster.CLUSTER_LABEL,
+            on_sync=self.sync_event.set,
         )
 
-    def _changed(self, key: Key, obj: Object | None) -> None:
-        hub, namespace = located(obj) if obj is not None else ("", "")
+    def _handle_namespace(self, key: Key, obj: Object | None) -> None:
+        hub, namespace = parse_locator(obj) if obj is not None else ("", "")
         if hub == self._hub:
-            self._stand_for[key[2]] = namespace
-            self._known[namespace] = key[2]
+            self._hub_names[key[2]] = namespace
+            self._downstream_names[namespace] = key[2]
         else:
-            self._stand_for.pop(key[2], None)
-            for stale in [mine for mine, name in self._known.items() if name == key[2]]:
-                del self._known[stale]
+            self._hub_names.pop(key[2], None)
+            for stale in [hub_namespace for hub_namespace, name in self._downstream_names.items() if name == key[2]]:
+                del self._downstream_names[stale]
 
     def hub_name(self, name: str) -> str:
         """The hub namespace of a downstream namespace."""
-        return self._stand_for.get(name, name)
+        return self._hub_names.get(name, name)
 
     async def name_of(self, namespace: str) -> str:
         """The downstream name of a hub namespace. It need not exist yet."""
-        known = self._known.get(namespace)
-        if known is not None:
-            return known
-        for name in (namespace, suffixed(self._hub, namespace)):
+        cached = self._downstream_names.get(namespace)
+        if cached is not None:
+            return cached
+        for name in (namespace, name_with_suffix(self._hub, namespace)):
             try:
-                found = await self._client.get(NAMESPACES, name)
+                existing = await self._client.get(NAMESPACES, name)
             except NotFound as error:
-                if (error.kind, error.name) != (NAMESPACES.plural, name):
+                if (error.kind, error.name) != (NAMESPACES.resource, name):
                     raise
                 return name
-            if located(found) in (("", ""), (self._hub, namespace)):
-                self._known[namespace] = name
+            if parse_locator(existing) in (("", ""), (self._hub, namespace)):
+                self._downstream_names[namespace] = name
                 return name
-        raise Later(f"the namespaces {namespace} and {suffixed(self._hub, namespace)} are another hub's there")
+        raise RequeueError(
+            f"the namespaces {namespace} and {name_with_suffix(self._hub, namespace)} are another hub's there"
+        )
 
     def forget(self, namespace: str) -> None:
-        self._known.pop(namespace, None)
+        self._downstream_names.pop(namespace, None)
 
     async def create(self, namespace: str, name: str) -> None:
         """Creates the downstream namespace of `namespace`."""
         metadata = {
             "name": name,
-            "labels": {workload.ASSIGNED: self._cluster},
-            "annotations": {workload.LOCATOR: locator(self._hub, namespace)},
+            "labels": {workloadcluster.CLUSTER_LABEL: self._cluster},
+            "annotations": {workloadcluster.NAMESPACE_LOCATOR_ANNOTATION: locator(self._hub, namespace)},
         }
         with suppress(AlreadyExists):
             await self._client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 
     async def remove_empty(self, namespace: str) -> None:
         """Deletes the downstream namespace of a hub namespace if this hub created it and it is empty."""
-        name = self._known.get(namespace, namespace)
+        name = self._downstream_names.get(namespace, namespace)
         try:
-            found = await self._client.get(NAMESPACES, name)
+            existing = await self._client.get(NAMESPACES, name)
         except NotFound:
             return
-        metadata = found["metadata"]
-        ours = located(found) == (self._hub, namespace)
-        if not ours or "deletionTimestamp" in metadata or await self._holds_something(name):
+        metadata = existing["metadata"]
+        is_ours = parse_locator(existing) == (self._hub, namespace)
+        if not is_ours or "deletionTimestamp" in metadata or await self._has_objects(name):
             return
         with suppress(NotFound):
             await self._client.delete(NAMESPACES, name, uid=metadata["uid"])
         self.forget(namespace)
 
-    async def _holds_something(self, name: str) -> bool:
+    async def _has_objects(self, name: str) -> bool:
         """Whether it has objects of others; objects with owners are deleted with them. A kind that may not be listed
         counts as present.
         """
-        for kind, verbs in await self._client.discover():
-            if not kind.namespaced or "list" not in verbs or kind.plural in PASSING:
+        for gvr, verbs in await self._client.preferred_resources():
+            if not gvr.namespaced or "list" not in verbs or gvr.resource in IGNORED_RESOURCES:
                 continue
             try:
-                found, _ = await self._client.list_all(kind, name)
+                objects, _ = await self._client.list_all(gvr, name)
             except (NotFound, MethodNotSupported):
                 continue
             except Forbidden:
                 return True
-            for obj in found:
+            for obj in objects:
                 metadata = obj["metadata"]
-                given = (kind.plural, metadata["name"]) in GIVEN
-                if not given and not metadata.get("ownerReferences") and "deletionTimestamp" not in metadata:
+                is_default = (gvr.resource, metadata["name"]) in DEFAULT_OBJECTS
+                if not is_default and not metadata.get("ownerReferences") and "deletionTimestamp" not in metadata:
                     return True
         return False

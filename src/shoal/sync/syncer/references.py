@@ -8,13 +8,18 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from shoal.kinds.pod_references import ACCOUNTS, NEEDED, account_needs, needs_of
+from shoal.kinds.core.pod.references import (
+    REFERENCED_PLURALS,
+    SERVICE_ACCOUNT_PLURAL,
+    pod_references,
+    service_account_references,
+)
 
 Object = dict[str, Any]
-Who = TypeVar("Who", bound=Hashable)
+Referrer = TypeVar("Referrer", bound=Hashable)
 
 
-class Ref(NamedTuple):
+class DependencyRef(NamedTuple):
     """A core object that others may reference."""
 
     plural: str
@@ -22,73 +27,75 @@ class Ref(NamedTuple):
     name: str
 
 
-def refs_of(obj: Object, plural: str, group: str) -> frozenset[Ref]:
+def references_of(obj: Object, plural: str, group: str) -> frozenset[DependencyRef]:
     """The objects that `obj` references in its namespace."""
     namespace = obj["metadata"].get("namespace", "")
     if not namespace:
         return frozenset()
-    needs = account_needs(obj) if (plural, group) == (ACCOUNTS, "") else needs_of(obj)
-    return frozenset(Ref(need.plural, namespace, need.name) for need in needs)
+    needs = service_account_references(obj) if (plural, group) == (SERVICE_ACCOUNT_PLURAL, "") else pod_references(obj)
+    return frozenset(DependencyRef(need.plural, namespace, need.name) for need in needs)
 
 
-def can_be_needed(plural: str, group: str) -> bool:
-    return not group and plural in NEEDED
+def is_dependency_kind(plural: str, group: str) -> bool:
+    return not group and plural in REFERENCED_PLURALS
 
 
-class References(Generic[Who]):
+class ReferenceIndex(Generic[Referrer]):
     """`Referrer` identifies a referencing object; each has a kind and is in a cluster."""
 
     def __init__(self) -> None:
-        self._by: dict[tuple[str, Who], frozenset[Ref]] = {}
-        self._from: dict[Who, set[str]] = {}
-        self._of: dict[str, dict[Ref, dict[Who, str]]] = {}
-        self._clusters: dict[Ref, set[str]] = {}
+        self._refs_by_referrer: dict[tuple[str, Referrer], frozenset[DependencyRef]] = {}
+        self._clusters_by_referrer: dict[Referrer, set[str]] = {}
+        self._referrers_by_cluster: dict[str, dict[DependencyRef, dict[Referrer, str]]] = {}
+        self._clusters: dict[DependencyRef, set[str]] = {}
 
-    def put(self, cluster: str, who: Who, kind: str, refs: frozenset[Ref]) -> frozenset[Ref]:
+    def set_references(
+        self, cluster: str, referrer: Referrer, kind: str, refs: frozenset[DependencyRef]
+    ) -> frozenset[DependencyRef]:
         """Replaces the references of the referrer. Returns the added and removed ones."""
-        key = cluster, who
-        before = self._by.get(key, frozenset())
-        if refs == before:
+        key = cluster, referrer
+        previous = self._refs_by_referrer.get(key, frozenset())
+        if refs == previous:
             return frozenset()
         if refs:
-            self._by[key] = refs
-            self._from.setdefault(who, set()).add(cluster)
+            self._refs_by_referrer[key] = refs
+            self._clusters_by_referrer.setdefault(referrer, set()).add(cluster)
         else:
-            del self._by[key]
-            _take(self._from, who, cluster)
-        for ref in before - refs:
-            self._drop(ref, cluster, who)
-        for ref in refs - before:
-            self._of.setdefault(cluster, {}).setdefault(ref, {})[who] = kind
+            del self._refs_by_referrer[key]
+            _discard(self._clusters_by_referrer, referrer, cluster)
+        for ref in previous - refs:
+            self._drop(ref, cluster, referrer)
+        for ref in refs - previous:
+            self._referrers_by_cluster.setdefault(cluster, {}).setdefault(ref, {})[referrer] = kind
             self._clusters.setdefault(ref, set()).add(cluster)
-        return before ^ refs
+        return previous ^ refs
 
-    def _drop(self, ref: Ref, cluster: str, who: Who) -> None:
-        named = self._of[cluster]
-        del named[ref][who]
-        if not named[ref]:
-            del named[ref]
-            _take(self._clusters, ref, cluster)
-        if not named:
-            del self._of[cluster]
+    def _drop(self, ref: DependencyRef, cluster: str, referrer: Referrer) -> None:
+        by_ref = self._referrers_by_cluster[cluster]
+        del by_ref[ref][referrer]
+        if not by_ref[ref]:
+            del by_ref[ref]
+            _discard(self._clusters, ref, cluster)
+        if not by_ref:
+            del self._referrers_by_cluster[cluster]
 
-    def kinds(self, cluster: str, ref: Ref) -> set[str]:
+    def referrer_kinds(self, cluster: str, ref: DependencyRef) -> set[str]:
         """Kinds of the referrers in the cluster; empty: none."""
-        return set(self._of.get(cluster, {}).get(ref, {}).values())
+        return set(self._referrers_by_cluster.get(cluster, {}).get(ref, {}).values())
 
-    def named_from(self, who: Who) -> frozenset[str]:
+    def clusters_of_referrer(self, referrer: Referrer) -> frozenset[str]:
         """Clusters in which it references anything."""
-        return frozenset(self._from.get(who, ()))
+        return frozenset(self._clusters_by_referrer.get(referrer, ()))
 
-    def clusters(self, ref: Ref) -> frozenset[str]:
+    def clusters_of(self, ref: DependencyRef) -> frozenset[str]:
         """Clusters in which it is referenced."""
         return frozenset(self._clusters.get(ref, ()))
 
-    def of_cluster(self, cluster: str) -> list[Ref]:
-        return list(self._of.get(cluster, ()))
+    def references_in(self, cluster: str) -> list[DependencyRef]:
+        return list(self._referrers_by_cluster.get(cluster, ()))
 
 
-def _take(among: dict[Any, set[str]], key: Any, value: str) -> None:
-    among[key].discard(value)
-    if not among[key]:
-        del among[key]
+def _discard(index: dict[Any, set[str]], key: Any, value: str) -> None:
+    index[key].discard(value)
+    if not index[key]:
+        del index[key]

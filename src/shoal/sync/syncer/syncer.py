@@ -13,274 +13,307 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.client.reflector import Key, Reflector
-from shoal.client.requests import Client
+from shoal.client.rest import Client
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
-from shoal.kinds import workload
+from shoal.kinds.workload import workloadcluster
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import ShoalError
-from shoal.runtime.loop import Later, Loop
-from shoal.sync.conditions import Condition
-from shoal.sync.reporting import Reporter
-from shoal.sync.syncer import telling
-from shoal.sync.syncer.copying import Copying
-from shoal.sync.syncer.decide import is_ours, origin_of
-from shoal.sync.syncer.duties import Duties
-from shoal.sync.syncer.health import Health
-from shoal.sync.syncer.hub import Hub, Synced, Work, unmanaged
-from shoal.sync.syncer.hubwrites import HubWrites
-from shoal.sync.syncer.mirror import Mirror
-from shoal.sync.syncer.names import Names
-from shoal.sync.syncer.namespaces import Namespaces
-from shoal.sync.syncer.pending import Pending
-from shoal.sync.syncer.podmirror import PodMirror
-from shoal.sync.syncer.references import Ref, refs_of
+from shoal.runtime.controller import Controller, RequeueError
+from shoal.sync.cluster_status import ClusterStatusWriter
+from shoal.sync.conditions import SyncCondition
+from shoal.sync.syncer import status
+from shoal.sync.syncer.decide import is_from_hub, source_of
+from shoal.sync.syncer.downstream import DownstreamClient
+from shoal.sync.syncer.event_mirror import EventMirror
+from shoal.sync.syncer.health import ClusterHealth
+from shoal.sync.syncer.hub_informers import HubInformers, SyncedResource, SyncKey, strip_managed_fields
+from shoal.sync.syncer.hub_writer import HubWriter
+from shoal.sync.syncer.name_mapping import NameMapping
+from shoal.sync.syncer.namespaces import NamespaceMapper
+from shoal.sync.syncer.object_sync import ObjectSyncer
+from shoal.sync.syncer.pod_mirror import PodMirror
+from shoal.sync.syncer.references import DependencyRef, references_of
+from shoal.sync.syncer.unschedulable_pods import UnschedulablePods
 
 log = logging.getLogger("shoal.sync")
 
 Object = dict[str, Any]
 
 WORKERS = 8
-REQUEST_SECONDS = 15.0
-ASIDE_SECONDS = 0.2
+REQUEST_TIMEOUT = 15.0
+DEFERRED_DELAY = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class SyncerConfig:
     """Both sides of a syncer, and its callbacks."""
 
-    hub: Hub
-    writes: HubWrites
+    hub: HubInformers
+    hub_writer: HubWriter
     hub_id: str
     client: Client
     """Client of the cluster; closed with the syncer."""
-    reporter: Reporter
-    denied: Callable[[], None]
+    status_writer: ClusterStatusWriter
+    on_unauthorized: Callable[[], None]
     """Called when the cluster rejects the credentials."""
-    tells_kinds: bool = True
+    reports_resources: bool = True
     """False: another component writes syncedResources."""
 
 
 class Syncer:
-    def __init__(self, cluster: Object, sides: Sides, clock: Clock) -> None:
+    def __init__(self, cluster: Object, config: SyncerConfig, clock: Clock) -> None:
         self.name, self.uid = cluster["metadata"]["name"], cluster["metadata"]["uid"]
-        self.hub_id = sides.hub_id
-        self._client, self._hub, self._writes, self._clock = sides.client, sides.hub, sides.writes, clock
-        self._reporter, self._tells_kinds = sides.reporter, sides.tells_kinds
-        self._loop: Loop[Work | str] = Loop(f"syncer {self.name}", clock, self._reconcile, WORKERS)
-        self._health = Health(
-            clock, self._probe, up=self._up, down=self._close, told=self.report_soon, denied=sides.denied
+        self.hub_id = config.hub_id
+        self._client, self._hub, self._hub_writer, self._clock = config.client, config.hub, config.hub_writer, clock
+        self._status_writer, self._reports_resources = config.status_writer, config.reports_resources
+        self._controller: Controller[SyncKey | str] = Controller(f"syncer {self.name}", clock, self._reconcile, WORKERS)
+        self._health = ClusterHealth(
+            clock,
+            self._probe,
+            on_reachable=self._on_reachable,
+            on_unreachable=self._stop_watches,
+            on_change=self.request_report,
+            on_unauthorized=config.on_unauthorized,
         )
-        self._namespaces = Namespaces(sides.client, clock, self.name, sides.hub_id)
-        self._copies: dict[Synced, Reflector] = {}
-        self._watches: dict[Synced, asyncio.Task[None]] = {}
-        self._names = Names(sides.hub_id, self._copies)
-        self._say = telling.Ledgers(self.report_soon)
-        copying = Copying(sides.client, self._namespaces)
-        self._duties = Duties(
-            *(self.name, sides.hub_id, sides.hub, sides.writes, copying, self._namespaces, self._names, self._copies),
-            *(self._loop.queue, self._say, clock),
+        self._namespaces = NamespaceMapper(config.client, clock, self.name, config.hub_id)
+        self._downstream: dict[SyncedResource, Reflector] = {}
+        self._watches: dict[SyncedResource, asyncio.Task[None]] = {}
+        self._names = NameMapping(config.hub_id, self._downstream)
+        self._status = status.SyncerStatus(self.request_report)
+        downstream_client = DownstreamClient(config.client, self._namespaces)
+        self._object_syncer = ObjectSyncer(
+            *(
+                self.name,
+                config.hub_id,
+                config.hub,
+                config.hub_writer,
+                downstream_client,
+                self._namespaces,
+                self._names,
+                self._downstream,
+            ),
+            *(self._controller.queue, self._status, clock),
         )
-        self._duties.guard.stopped = condition_is(cluster, telling.DELETIONS_HELD)
-        self._pending = Pending(sides.client, clock, sides.hub_id, self._namespaces, self._copies, self._count)
-        self._mirror = Mirror(
-            *(self.name, sides.client, sides.writes.client, clock, sides.hub_id, sides.hub),
-            *(self._namespaces, self._copies),
+        self._object_syncer.guard.is_stopped = condition_is(cluster, status.DELETIONS_HELD)
+        self._unschedulable_pods = UnschedulablePods(
+            config.client, clock, config.hub_id, self._namespaces, self._downstream, self._write_unschedulable
+        )
+        self._event_mirror = EventMirror(
+            *(self.name, config.client, config.hub_writer.client, clock, config.hub_id, config.hub),
+            *(self._namespaces, self._downstream),
         )
         self._pod_mirror = PodMirror(
-            *(self.name, sides.client, sides.writes.client, clock, sides.hub_id, sides.hub),
-            *(self._namespaces, self._copies, lambda said: self._say.unshown.note("pods", said)),
+            *(self.name, config.client, config.hub_writer.client, clock, config.hub_id, config.hub),
+            *(self._namespaces, self._downstream, lambda said: self._status.not_mirrored.update("pods", said)),
         )
-        self._mirrors: frozenset[str] = frozenset()
-        self._besides: list[asyncio.Task[None]] = []
+        self._mirrored_kinds: frozenset[str] = frozenset()
+        self._side_watches: list[asyncio.Task[None]] = []
         """Watches of namespaces, pods and mirrors, while the cluster responds."""
-        self._complete = False
-        self._readiness = telling.Readiness(clock, condition_is(cluster, workload.SYNCER_READY))
-        self._aside: set[Work | str] = set()
-        self._news = asyncio.Event()
-        self.mind(cluster)
+        self._resources_complete = False
+        self._readiness = status.SyncerReadiness(clock, condition_is(cluster, workloadcluster.SYNCER_READY))
+        self._deferred: set[SyncKey | str] = set()
+        self._report_needed = asyncio.Event()
+        self.configure(cluster)
 
     # --- lifecycle ---
 
     async def run(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._loop.run())
+                group.create_task(self._controller.run())
                 group.create_task(self._health.run())
                 group.create_task(self._report())
-                self._hub.attach(self.name, self._loop.queue.add)
+                self._hub.attach(self.name, self._controller.queue.add)
         finally:
             self._hub.detach(self.name)
-            self._close()
+            self._stop_watches()
             await self._client.close()
 
-    def mind(self, cluster: Object) -> None:
+    def configure(self, cluster: Object) -> None:
         """Applies the workload Cluster's settings for deletions, adoption and mirroring."""
-        mirrors = frozenset(what for what in ("events", "pods") if workload.mirrors(cluster, what))
-        if mirrors != self._mirrors:
-            self._mirrors = mirrors
-            self._say.unshown.note("pods", "")
-            self._close()
-            if self._health.reachable:
-                self._open()
-        said = cluster["metadata"].get("annotations") or {}
-        allowed, adopted = said.get(workload.ALLOW_DELETIONS) == "true", said.get(workload.ADOPT, "")
-        duties = self._duties
-        changed = (allowed, adopted) != (duties.guard.allowed, duties.adopted)
-        duties.guard.allowed, duties.adopted = allowed, adopted
+        mirrored_kinds = frozenset(
+            what for what in ("events", "pods") if workloadcluster.mirrors_resource(cluster, what)
+        )
+        if mirrored_kinds != self._mirrored_kinds:
+            self._mirrored_kinds = mirrored_kinds
+            self._status.not_mirrored.update("pods", "")
+            self._stop_watches()
+            if self._health.is_reachable:
+                self._start_watches()
+        annotations = cluster["metadata"].get("annotations") or {}
+        allow_deletions, adopted_hub = (
+            annotations.get(workloadcluster.ALLOW_DELETIONS_ANNOTATION) == "true",
+            annotations.get(workloadcluster.ADOPT_FROM_ANNOTATION, ""),
+        )
+        object_syncer = self._object_syncer
+        changed = (allow_deletions, adopted_hub) != (object_syncer.guard.is_confirmed, object_syncer.adopted_hub)
+        object_syncer.guard.is_confirmed, object_syncer.adopted_hub = allow_deletions, adopted_hub
         if changed:
-            for work in [*self._say.held.about(), *self._say.foreign.about(), *self._hub.all_meant_for(self.name)]:
-                self._loop.queue.add(work)
+            for sync_key in [
+                *self._status.held_deletions.keys(),
+                *self._status.foreign_copies.keys(),
+                *self._hub.all_keys_for(self.name),
+            ]:
+                self._controller.queue.add(sync_key)
 
-    def set_kinds(self, kinds: Iterable[Synced], complete: bool) -> None:
+    def set_resources(self, resources: Iterable[SyncedResource], complete: bool) -> None:
         """Sets the synced resources; `complete` if no more are expected for now."""
-        self._complete = complete
-        wanted = set(kinds)
-        for synced in [known for known in self._copies if known not in wanted]:
-            del self._copies[synced]
-            if synced in self._watches:
-                self._watches.pop(synced).cancel()
-        for synced in wanted - set(self._copies):
-            self._copies[synced] = self._reflector(synced)
-        if self._health.reachable:
-            self._open()
-        self.report_soon()
+        self._resources_complete = complete
+        desired = set(resources)
+        for resource in [current for current in self._downstream if current not in desired]:
+            del self._downstream[resource]
+            if resource in self._watches:
+                self._watches.pop(resource).cancel()
+        for resource in desired - set(self._downstream):
+            self._downstream[resource] = self._new_reflector(resource)
+        if self._health.is_reachable:
+            self._start_watches()
+        self.request_report()
 
-    def _reflector(self, synced: Synced) -> Reflector:
-        def changed(key: Key, obj: Object | None) -> None:
-            name = self._names.saw(synced, key, obj)
-            work = Work(synced, self._namespaces.hub_name(key[1]) if key[1] else "", name)
-            self._seen(work, obj)
-            self._loop.queue.add(work)
+    def _new_reflector(self, resource: SyncedResource) -> Reflector:
+        def handle_object(key: Key, obj: Object | None) -> None:
+            name = self._names.observe(resource, key, obj)
+            sync_key = SyncKey(resource, self._namespaces.hub_name(key[1]) if key[1] else "", name)
+            self._on_downstream_object(sync_key, obj)
+            self._controller.queue.add(sync_key)
             if obj is None:
                 # The name is free: for objects that wait for it, and for dependencies of that name.
-                for each in {work._replace(name=key[2]), *self._names.waiting(synced, key)}:
-                    self._loop.queue.add(each)
+                for each in {sync_key._replace(name=key[2]), *self._names.pop_waiters(resource, key)}:
+                    self._controller.queue.add(each)
                 if key[1]:
-                    self._loop.queue.add(work.namespace)
+                    self._controller.queue.add(sync_key.namespace)
 
-        def listed() -> None:
-            for work in self._hub.meant_for(self.name, synced):
-                self._loop.queue.add(work)
-            self._pending.look_everywhere()
-            self.report_soon()
+        def handle_sync() -> None:
+            for sync_key in self._hub.keys_for(self.name, resource):
+                self._controller.queue.add(sync_key)
+            self._unschedulable_pods.mark_all()
+            self.request_report()
 
         return Reflector(
-            self._client, synced.resource, self._clock, changed, labels=workload.ASSIGNED, listed=listed, keep=unmanaged
+            self._client,
+            resource.gvr,
+            self._clock,
+            handle_object,
+            labels=workloadcluster.CLUSTER_LABEL,
+            on_sync=handle_sync,
+            transform=strip_managed_fields,
         )
 
-    def _seen(self, work: Work, copy: Object | None) -> None:
+    def _on_downstream_object(self, sync_key: SyncKey, copy: Object | None) -> None:
         """Updates the references of a downstream object, and whether it belongs to another hub or registration."""
-        api = work.synced.api
-        mine = copy is not None and is_ours(copy, self.hub_id)
-        refs = refs_of(copy, api.plural, api.group) if copy is not None and mine else frozenset()
-        refs = frozenset(Ref(ref.plural, work.namespace, ref.name) for ref in refs)
-        for ref in self._duties.references.put(self.name, work, api.group_resource, refs):
-            needed = self._hub.work_of(ref)
+        api = sync_key.resource.api
+        is_own = copy is not None and is_from_hub(copy, self.hub_id)
+        refs = references_of(copy, api.plural, api.group) if copy is not None and is_own else frozenset()
+        refs = frozenset(DependencyRef(ref.plural, sync_key.namespace, ref.name) for ref in refs)
+        for ref in self._object_syncer.references.set_references(self.name, sync_key, api.group_resource, refs):
+            needed = self._hub.key_for(ref)
             if needed is not None:
-                self._loop.queue.add(needed)
-        told = ""
-        if copy is not None and (origin := origin_of(copy)[0]):
-            if not mine:
-                told = f"{work.title} of hub {origin}"
-            elif workload.assigned_to(copy) != self.name:
-                told = f"{work.title} made for {workload.assigned_to(copy)}"
-        self._say.foreign.note(work, told)
+                self._controller.queue.add(needed)
+        title = ""
+        if copy is not None and (origin := source_of(copy)[0]):
+            if not is_own:
+                title = f"{sync_key.title} of hub {origin}"
+            elif workloadcluster.assigned_cluster(copy) != self.name:
+                title = f"{sync_key.title} made for {workloadcluster.assigned_cluster(copy)}"
+        self._status.foreign_copies.update(sync_key, title)
 
-    async def _count(self, work: Work, pods: int) -> None:
-        await self._writes.count(work, self._hub.seen(work), pods)
+    async def _write_unschedulable(self, sync_key: SyncKey, pods: int) -> None:
+        await self._hub_writer.write_unschedulable_count(sync_key, self._hub.get_full(sync_key), pods)
 
     async def _probe(self) -> None:
-        await self._client.read("/readyz")
+        await self._client.get_path("/readyz")
 
-    def _up(self) -> None:
-        self._open()
-        for key in self._aside:
-            self._loop.queue.add_after(key, ASIDE_SECONDS)
-        self._aside.clear()
-        if self._readiness.since is not None:
-            self.report_soon()
+    def _on_reachable(self) -> None:
+        self._start_watches()
+        for key in self._deferred:
+            self._controller.queue.add_after(key, DEFERRED_DELAY)
+        self._deferred.clear()
+        if self._readiness.not_ready_since is not None:
+            self.request_report()
 
-    def _open(self) -> None:
+    def _start_watches(self) -> None:
         """A watch resumes where it was interrupted."""
-        if not self._besides:
-            shows = {"events": self._mirror.run, "pods": self._pod_mirror.run}
-            mirrors = (run for what, run in shows.items() if what in self._mirrors)
-            for run in (self._namespaces.reflector.run, self._pending.run, *mirrors):
-                self._besides.append(asyncio.create_task(_kept(run), name=f"syncer {self.name}"))
-        for synced, reflector in self._copies.items():
-            watch = self._watches.get(synced)
+        if not self._side_watches:
+            mirror_runs = {"events": self._event_mirror.run, "pods": self._pod_mirror.run}
+            mirrors = (run for what, run in mirror_runs.items() if what in self._mirrored_kinds)
+            for run in (self._namespaces.reflector.run, self._unschedulable_pods.run, *mirrors):
+                self._side_watches.append(asyncio.create_task(_run_logged(run), name=f"syncer {self.name}"))
+        for resource, reflector in self._downstream.items():
+            watch = self._watches.get(resource)
             if watch is not None and watch.done() and not watch.cancelled():
                 log.error("syncer %s: a watch failed", self.name, exc_info=watch.exception())
             if watch is None or watch.done():
-                name = f"syncer {self.name} {synced.api.group_resource}"
-                self._watches[synced] = asyncio.create_task(self._watch(reflector), name=name)
+                name = f"syncer {self.name} {resource.api.group_resource}"
+                self._watches[resource] = asyncio.create_task(self._watch(reflector), name=name)
 
     async def _watch(self, reflector: Reflector) -> None:
-        await self._namespaces.listed.wait()
+        await self._namespaces.sync_event.wait()
         await reflector.run()
 
-    def _close(self) -> None:
-        for watch in self._besides:
+    def _stop_watches(self) -> None:
+        for watch in self._side_watches:
             watch.cancel()
-        self._besides.clear()
+        self._side_watches.clear()
         for watch in self._watches.values():
             watch.cancel()
         self._watches.clear()
 
     # --- status ---
 
-    def report_soon(self) -> None:
-        self._news.set()
+    def request_report(self) -> None:
+        self._report_needed.set()
 
     async def _report(self) -> None:
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._report_needed.wait()
+            self._report_needed.clear()
             try:
-                synced = sorted(synced.api.group_resource for synced in self._copies)
-                known = self._complete and self._tells_kinds
-                await self._reporter.cluster(self.name, self.uid, self.conditions(), synced if known else None)
+                resource = sorted(resource.api.group_resource for resource in self._downstream)
+                reports = self._resources_complete and self._reports_resources
+                await self._status_writer.update(self.name, self.uid, self.conditions(), resource if reports else None)
             except ShoalError as error:
                 log.info("syncer %s: its status cannot be written: %s", self.name, error)
                 await self._clock.sleep(1.0)
-                self._news.set()
+                self._report_needed.set()
 
-    def conditions(self) -> list[Condition]:
-        missing = [synced.api.group_resource for synced, found in self._copies.items() if not found.synced]
-        missing += self._hub.unlisted(set(self._copies))
+    def conditions(self) -> list[SyncCondition]:
+        unsynced = [
+            resource.api.group_resource for resource, reflector in self._downstream.items() if not reflector.has_synced
+        ]
+        unsynced += self._hub.unsynced_resources(set(self._downstream))
         return [
-            *telling.heartbeat(self._health.verdict),
-            *self._readiness.judge(self._complete, missing),
-            *self._say.conditions(self.hub_id),
+            *status.heartbeat_conditions(self._health.status),
+            *self._readiness.conditions(self._resources_complete, unsynced),
+            *self._status.conditions(self.hub_id),
         ]
 
     # --- reconcile ---
 
-    async def _reconcile(self, key: Work | str) -> None:
-        if not self._health.reachable:
-            self._aside.add(key)
+    async def _reconcile(self, key: SyncKey | str) -> None:
+        if not self._health.is_reachable:
+            self._deferred.add(key)
             return
         try:
-            async with asyncio.timeout(REQUEST_SECONDS):
-                if isinstance(key, Work):
-                    await self._duties.sync(key)
-                    self._pod_mirror.look()
-                elif not self._is_used(key):
+            async with asyncio.timeout(REQUEST_TIMEOUT):
+                if isinstance(key, SyncKey):
+                    await self._object_syncer.sync(key)
+                    self._pod_mirror.request_compare()
+                elif not self._is_namespace_used(key):
                     await self._namespaces.remove_empty(key)
         except (Unreachable, TimeoutError):
-            self._aside.add(key)
-            self._health.suspect()
+            self._deferred.add(key)
+            self._health.probe_now()
 
-    def _is_used(self, namespace: str) -> bool:
-        if not self._hub.is_complete():
-            raise Later("not everything is known that may be meant for it")
-        copies = (key for found in self._copies.values() for key in found.objects)
+    def _is_namespace_used(self, namespace: str) -> bool:
+        if not self._hub.has_synced():
+            raise RequeueError("not everything is known that may be meant for it")
+        copies = (key for reflector in self._downstream.values() for key in reflector.objects)
         here = any(self._namespaces.hub_name(key[1]) == namespace for key in copies if key[1])
-        return here or self._hub.has_any(self.name, namespace)
+        return here or self._hub.has_objects_in(self.name, namespace)
 
 
-async def _kept(run: Callable[[], Awaitable[None]]) -> None:
+async def _run_logged(run: Callable[[], Awaitable[None]]) -> None:
     try:
         await run()
     except Exception:

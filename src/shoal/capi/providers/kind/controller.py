@@ -7,279 +7,294 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.capi.providers.kind.answers import Problem
-from shoal.capi.providers.kind.command import Kind
+from shoal.capi.informers import CLUSTERS, SECRETS, ChangeFilter, NamespacedName, namespaced_name
+from shoal.capi.providers.kind.command import KindRunner
 from shoal.capi.providers.kind.decide import decide
-from shoal.capi.providers.kind.identity import marker_of
-from shoal.capi.providers.kind.inventory import Inventory
-from shoal.capi.providers.kind.kubeconfigs import Access, access_of, is_ours
+from shoal.capi.providers.kind.errors import KindError
+from shoal.capi.providers.kind.identity import owner_uid_of
+from shoal.capi.providers.kind.inventory import KindInventory
+from shoal.capi.providers.kind.jobs import KindJob, KindJobs
+from shoal.capi.providers.kind.kubeconfig_secrets import KubeconfigAccess, may_overwrite, parse_kubeconfig
 from shoal.capi.providers.kind.status import CREATED, claim_of
 from shoal.capi.providers.kind.steps import (
-    Cancel,
-    Create,
+    CancelJob,
+    CreateCluster,
+    DeleteCluster,
     DeleteSecret,
-    Fetch,
-    Fetched,
-    Listing,
-    Look,
-    Mark,
-    Marked,
-    Patch,
-    Pauses,
-    Remove,
-    Settle,
-    Snapshot,
-    Step,
-    Wait,
-    Work,
-    Write,
+    FetchedKubeconfig,
+    FetchKubeconfig,
+    ForgetJob,
+    JobState,
+    KindClusterList,
+    KindClusterSnapshot,
+    KindStep,
+    ListClusters,
+    OwnerMarker,
+    PatchObject,
+    ReadOwner,
+    RetryDelays,
+    WaitForChange,
     WriteSecret,
+    WriteStatus,
 )
-from shoal.capi.providers.kind.works import Running, Works
-from shoal.capi.resources import CLUSTERS, SECRETS, Changes, Name, name_of
-from shoal.capi.views import View
-from shoal.client import requests
+from shoal.capi.write_through_informer import WriteThroughInformer
+from shoal.client import rest
 from shoal.clock import Clock, rfc3339
-from shoal.kinds import capi, kindcluster
+from shoal.kinds.clusterapi import capi, kindcluster
 from shoal.objects.errors import AlreadyExists
-from shoal.runtime.loop import Later, Loop
+from shoal.runtime.controller import Controller, RequeueError
 
 Object = dict[str, Any]
 
-KIND_CLUSTERS = requests.Kind(kindcluster.GROUP, kindcluster.VERSION, kindcluster.PLURAL)
+KIND_CLUSTERS = rest.GroupVersionResource(kindcluster.GROUP, kindcluster.VERSION, kindcluster.PLURAL)
 WORKERS = 16
 """Some wait for kind while others proceed."""
-STEPS = 100
+MAX_STEPS = 100
 """More than any object needs: guards against an endless loop."""
 
 
 @dataclass(slots=True)
-class Facts:
+class KindObservations:
     """What was observed since the key was taken from the queue."""
 
-    after: int
+    after_list: int
     """Lists with a higher number are fresh."""
-    fetched: Fetched | None = None
-    marked: Marked | None = None
-    taken: set[str] = field(default_factory=set)
+    kubeconfig: FetchedKubeconfig | None = None
+    owner_marker: OwnerMarker | None = None
+    foreign_secrets: set[str] = field(default_factory=set)
 
 
-class KindClusterLoop:
+class KindClusterReconciler:
     def __init__(
-        self, client: requests.Client, clock: Clock, command: Kind, *, creates: int, resync: float, pauses: Pauses
+        self,
+        client: rest.Client,
+        clock: Clock,
+        command: KindRunner,
+        *,
+        max_parallel_creates: int,
+        resync_seconds: float,
+        retry_delays: RetryDelays,
     ) -> None:
         self._client, self._clock, self._command = client, clock, command
-        self._resync_seconds, self._pauses = resync, pauses
-        self.objects = View(client, KIND_CLUSTERS, clock, indexes={"name": _names, "uid": _uid})
-        self.clusters = View(client, CLUSTERS, clock)
-        self.secrets = View(client, SECRETS, clock, labels=kindcluster.OWNER_UID, indexes={"owner": _owner})
-        self.loop: Loop[Name] = Loop("capi-kindclusters", clock, self.reconcile, workers=WORKERS)
-        self.loop.sources.append(self._resync)
-        self.inventory = Inventory(command)
-        self.works = Works(command, creates, self._worked)
-        self._access: dict[str, Access] = {}
-        self._ended: dict[str, int] = {}
+        self._resync_seconds, self._retry_delays = resync_seconds, retry_delays
+        self.kind_clusters = WriteThroughInformer(
+            client, KIND_CLUSTERS, clock, indexers={"name": _by_kind_name, "uid": _by_uid}
+        )
+        self.clusters = WriteThroughInformer(client, CLUSTERS, clock)
+        self.secrets = WriteThroughInformer(
+            client, SECRETS, clock, labels=kindcluster.OWNER_UID_LABEL, indexers={"owner": _by_owner}
+        )
+        self.controller: Controller[NamespacedName] = Controller(
+            "capi-kindclusters", clock, self.reconcile, workers=WORKERS
+        )
+        self.controller.sources.append(self._resync)
+        self.inventory = KindInventory(command)
+        self.jobs = KindJobs(command, max_parallel_creates, self._on_job)
+        self._access: dict[str, KubeconfigAccess] = {}
+        self._job_ended_at: dict[str, int] = {}
         """By uid: how many lists had been started when its job last made progress."""
-        self._claiming = asyncio.Lock()
-        self._changes = Changes(_of_interest)
-        self.objects.listen(self._changed)
-        self.clusters.listen(self._cluster)
-        self.secrets.listen(lambda obj: self._enqueue_uid(next(iter(_owner(obj)))))
+        self._claim_lock = asyncio.Lock()
+        self._change_filter = ChangeFilter(_relevant_cluster_state)
+        self.kind_clusters.add_event_handler(self._on_object)
+        self.clusters.add_event_handler(self._on_cluster)
+        self.secrets.add_event_handler(lambda obj: self._enqueue_uid(next(iter(_by_owner(obj)))))
 
-    def _changed(self, obj: Object) -> None:
+    def _on_object(self, obj: Object) -> None:
         """Objects that wait for the same name are enqueued too."""
-        self.loop.queue.add(name_of(obj))
-        for name in _names(obj):
-            for other in self.objects.by("name", name):
-                self.loop.queue.add(name_of(other))
+        self.controller.queue.add(namespaced_name(obj))
+        for name in _by_kind_name(obj):
+            for other in self.kind_clusters.by_index("name", name):
+                self.controller.queue.add(namespaced_name(other))
 
-    def _cluster(self, obj: Object) -> None:
+    def _on_cluster(self, obj: Object) -> None:
         reference = (obj.get("spec") or {}).get("infrastructureRef") or {}
-        if reference.get("kind") == kindcluster.KIND and self._changes.matter(obj):
-            self.loop.queue.add((obj["metadata"]["namespace"], reference["name"]))
+        if reference.get("kind") == kindcluster.KIND and self._change_filter.has_changed(obj):
+            self.controller.queue.add((obj["metadata"]["namespace"], reference["name"]))
 
-    def _worked(self, uid: str) -> None:
-        self._ended[uid] = self.inventory.begun
+    def _on_job(self, uid: str) -> None:
+        self._job_ended_at[uid] = self.inventory.started
         self._enqueue_uid(uid)
 
     def _enqueue_uid(self, uid: str) -> None:
-        for obj in self.objects.by("uid", uid):
-            self.loop.queue.add(name_of(obj))
+        for obj in self.kind_clusters.by_index("uid", uid):
+            self.controller.queue.add(namespaced_name(obj))
 
     async def _resync(self) -> None:
         """Detects clusters that changed outside of Shoal. Without a KINDCluster nothing is listed."""
         while True:
             await self._clock.sleep(self._resync_seconds)
-            if self.objects.objects:
-                await self.inventory.look(self.inventory.begun)
-                for obj in list(self.objects.objects.values()):
-                    self.loop.queue.add(name_of(obj))
+            if self.kind_clusters.objects:
+                await self.inventory.list_after(self.inventory.started)
+                for obj in list(self.kind_clusters.objects.values()):
+                    self.controller.queue.add(namespaced_name(obj))
 
-    async def reconcile(self, key: Name) -> float | None:
-        await asyncio.gather(*(view.listed() for view in (self.objects, self.clusters, self.secrets)))
-        facts = Facts(self.inventory.begun)
-        for _ in range(STEPS):
-            obj = self.objects.get(*key)
+    async def reconcile(self, key: NamespacedName) -> float | None:
+        await asyncio.gather(
+            *(informer.wait_for_sync() for informer in (self.kind_clusters, self.clusters, self.secrets))
+        )
+        observations = KindObservations(self.inventory.started)
+        for _ in range(MAX_STEPS):
+            obj = self.kind_clusters.get(*key)
             if obj is None:
-                await self._forget()
+                await self._forget_deleted()
                 return None
-            step = decide(self._look(obj, facts))
-            if isinstance(step, Wait):
+            step = decide(self._snapshot(obj, observations))
+            if isinstance(step, WaitForChange):
                 return step.seconds
-            await self._take(step, obj, facts)
-        raise Later(f"more than {STEPS} steps")
+            await self._execute(step, obj, observations)
+        raise RequeueError(f"more than {MAX_STEPS} steps")
 
-    async def _forget(self) -> None:
+    async def _forget_deleted(self) -> None:
         """Cancels the jobs of objects that were deleted without our finalizer being removed."""
-        for uid in {*self._ended, *self._access, *self.works.uids()}:
-            if not self.objects.by("uid", uid):
-                self._ended.pop(uid, None)
+        for uid in {*self._job_ended_at, *self._access, *self.jobs.uids()}:
+            if not self.kind_clusters.by_index("uid", uid):
+                self._job_ended_at.pop(uid, None)
                 self._access.pop(uid, None)
-                await self.works.cancel(uid)
+                await self.jobs.cancel(uid)
 
-    def _look(self, obj: Object, facts: Facts) -> Snapshot:
+    def _snapshot(self, obj: Object, observations: KindObservations) -> KindClusterSnapshot:
         metadata = obj["metadata"]
-        uid, last, work = metadata["uid"], self.inventory.last, self.works.of(metadata["uid"])
+        uid, last, job = metadata["uid"], self.inventory.last, self.jobs.get(metadata["uid"])
         listing = None
         if last is not None:
-            fresh = last.number > max(facts.after, self._ended.get(uid, 0))
-            listing = Listing(last.names, last.problem, fresh)
-        return Snapshot(
+            fresh = last.number > max(observations.after_list, self._job_ended_at.get(uid, 0))
+            listing = KindClusterList(last.names, last.error, fresh)
+        return KindClusterSnapshot(
             obj=obj,
-            cluster=self.clusters.get(metadata["namespace"], capi.owner_of(obj, capi.CLUSTER)),
-            holder=self._holder(obj),
+            cluster=self.clusters.get(metadata["namespace"], capi.owner_name(obj, capi.CLUSTER)),
+            holder=self._name_holder(obj),
             listing=listing,
-            work=Work(work.action, work.done, work.problem, work.progress) if work is not None else None,
-            fetched=facts.fetched or self._known(obj, work),
-            marked=facts.marked,
-            secrets=self.secrets.by("owner", uid),
-            taken=frozenset(facts.taken),
+            job=JobState(job.action, job.done, job.error, job.progress) if job is not None else None,
+            kubeconfig=observations.kubeconfig or self._cached_kubeconfig(obj, job),
+            owner_marker=observations.owner_marker,
+            secrets=self.secrets.by_index("owner", uid),
+            foreign_secrets=frozenset(observations.foreign_secrets),
             now=rfc3339(self._clock.now()),
-            machine=self._command.machine,
-            pauses=self._pauses,
+            host_id=self._command.host_id,
+            retry_delays=self._retry_delays,
         )
 
-    def _known(self, obj: Object, work: Running | None) -> Fetched | None:
+    def _cached_kubeconfig(self, obj: Object, job: KindJob | None) -> FetchedKubeconfig | None:
         """The kubeconfig that kind returned earlier, as long as it is of the claimed cluster."""
-        if work is not None:
-            return Fetched(work.access, None, fresh=True) if work.access is not None else None
+        if job is not None:
+            return FetchedKubeconfig(job.access, None, fresh=True) if job.access is not None else None
         access, claim = self._access.get(obj["metadata"]["uid"]), claim_of(obj) or {}
         if access is None or claim.get("state") != CREATED or claim.get("id") != access.id:
             return None
-        return Fetched(access, None, fresh=False)
+        return FetchedKubeconfig(access, None, fresh=False)
 
-    def _holder(self, obj: Object) -> str:
+    def _name_holder(self, obj: Object) -> str:
         """The KINDCluster that has the name: the one that claims it, else the oldest that wants it."""
-        name, uid = kindcluster.name_of(obj), obj["metadata"]["uid"]
+        name, uid = kindcluster.kind_cluster_name(obj), obj["metadata"]["uid"]
         if (claim_of(obj) or {}).get("name") == name:
             return ""
-        others = [other for other in self.objects.by("name", name) if other["metadata"]["uid"] != uid]
+        others = [other for other in self.kind_clusters.by_index("name", name) if other["metadata"]["uid"] != uid]
         claimers = [other for other in others if (claim_of(other) or {}).get("name") == name]
-        older = [other for other in others if _asks(other) and _age(other) < _age(obj)]
-        holder = next(iter([*claimers, *sorted(older, key=_age)]), None)
-        return "/".join(name_of(holder)) if holder is not None else ""
+        older = [other for other in others if _wants_cluster(other) and _age_key(other) < _age_key(obj)]
+        holder = next(iter([*claimers, *sorted(older, key=_age_key)]), None)
+        return "/".join(namespaced_name(holder)) if holder is not None else ""
 
-    async def _take(self, step: Step, obj: Object, facts: Facts) -> None:
+    async def _execute(self, step: KindStep, obj: Object, observations: KindObservations) -> None:
         uid = obj["metadata"]["uid"]
         match step:
-            case Patch(body):
-                await self.objects.patch(obj, body)
-            case Write(new, settles):
+            case PatchObject(body):
+                await self.kind_clusters.patch(obj, body)
+            case WriteStatus(new, forgets_job):
                 await self._write(obj, new)
-                if settles:
-                    self._settle(uid, facts)
-            case Look():
-                await self.inventory.look(max(facts.after, self._ended.get(uid, 0)))
-            case Fetch(name):
-                facts.fetched = await self._fetch(uid, name)
-            case Mark(name):
-                facts.marked = Marked(await self._marker(name))
-            case Create(name, config):
+                if forgets_job:
+                    self._forget_job(uid, observations)
+            case ListClusters():
+                await self.inventory.list_after(max(observations.after_list, self._job_ended_at.get(uid, 0)))
+            case FetchKubeconfig(name):
+                observations.kubeconfig = await self._fetch(uid, name)
+            case ReadOwner(name):
+                observations.owner_marker = OwnerMarker(await self._read_owner(name))
+            case CreateCluster(name, config):
                 self._access.pop(uid, None)
-                facts.fetched = facts.marked = None
-                self.works.create(uid, name, config)
-            case Remove(name):
-                self.works.delete(uid, name)
-            case Cancel():
-                await self.works.cancel(uid)
-                self._ended[uid] = self.inventory.begun
-            case Settle():
-                self._settle(uid, facts)
+                observations.kubeconfig = observations.owner_marker = None
+                self.jobs.create(uid, name, config)
+            case DeleteCluster(name):
+                self.jobs.delete(uid, name)
+            case CancelJob():
+                await self.jobs.cancel(uid)
+                self._job_ended_at[uid] = self.inventory.started
+            case ForgetJob():
+                self._forget_job(uid, observations)
             case WriteSecret(secret):
-                await self._write_secret(secret, facts)
+                await self._write_secret(secret, observations)
             case DeleteSecret(secret):
                 await self.secrets.delete(secret)
 
     async def _write(self, obj: Object, new: Object) -> None:
         if claim_of(obj) is not None or claim_of(new) is None:
-            await self.objects.update_status(new)
+            await self.kind_clusters.update_status(new)
             return
-        async with self._claiming:
+        async with self._claim_lock:
             # Another may have claimed the name while this one waited; then everything is decided again.
-            if not self._holder(obj):
-                await self.objects.update_status(new)
+            if not self._name_holder(obj):
+                await self.kind_clusters.update_status(new)
 
-    def _settle(self, uid: str, facts: Facts) -> None:
-        work = self.works.of(uid)
-        if work is not None and work.access is not None:
-            self._access[uid] = work.access
-            facts.fetched = Fetched(work.access, None, fresh=True)
-        self.works.settle(uid)
+    def _forget_job(self, uid: str, observations: KindObservations) -> None:
+        job = self.jobs.get(uid)
+        if job is not None and job.access is not None:
+            self._access[uid] = job.access
+            observations.kubeconfig = FetchedKubeconfig(job.access, None, fresh=True)
+        self.jobs.forget_finished(uid)
 
-    async def _fetch(self, uid: str, name: str) -> Fetched:
+    async def _fetch(self, uid: str, name: str) -> FetchedKubeconfig:
         try:
-            access = access_of(await self._command.kubeconfig(name))
-        except Problem as problem:
-            return Fetched(None, problem, fresh=True)
+            access = parse_kubeconfig(await self._command.kubeconfig(name))
+        except KindError as problem:
+            return FetchedKubeconfig(None, problem, fresh=True)
         self._access[uid] = access
-        return Fetched(access, None, fresh=True)
+        return FetchedKubeconfig(access, None, fresh=True)
 
-    async def _marker(self, name: str) -> str | None:
+    async def _read_owner(self, name: str) -> str | None:
         try:
-            return await marker_of(await self._command.kubeconfig(name))
-        except Problem:
+            return await owner_uid_of(await self._command.kubeconfig(name))
+        except KindError:
             return None
 
-    async def _write_secret(self, wanted: Object, facts: Facts) -> None:
-        namespace, name = name_of(wanted)
-        there = self.secrets.get(namespace, name)
-        if there is None:
+    async def _write_secret(self, desired: Object, observations: KindObservations) -> None:
+        namespace, name = namespaced_name(desired)
+        existing = self.secrets.get(namespace, name)
+        if existing is None:
             try:
-                await self.secrets.create(wanted)
+                await self.secrets.create(desired)
                 return
             except AlreadyExists:
-                there = await self._client.get(SECRETS, name, namespace)
-            if not is_ours(wanted, there):
-                facts.taken.add(name)
+                existing = await self._client.get(SECRETS, name, namespace)
+            if not may_overwrite(desired, existing):
+                observations.foreign_secrets.add(name)
                 return
-        labels = {**capi.labels_of(there), **capi.labels_of(wanted)}
+        labels = {**capi.labels_of(existing), **capi.labels_of(desired)}
         await self.secrets.update(
-            {**there, "metadata": {**there["metadata"], "labels": labels}, "data": wanted["data"]}
+            {**existing, "metadata": {**existing["metadata"], "labels": labels}, "data": desired["data"]}
         )
 
 
-def _names(obj: Object) -> Iterable[str]:
+def _by_kind_name(obj: Object) -> Iterable[str]:
     """Names of the kind clusters it wants and claims."""
     claim = claim_of(obj)
-    return {kindcluster.name_of(obj), *([claim["name"]] if claim is not None else [])}
+    return {kindcluster.kind_cluster_name(obj), *([claim["name"]] if claim is not None else [])}
 
 
-def _uid(obj: Object) -> Iterable[str]:
+def _by_uid(obj: Object) -> Iterable[str]:
     return [obj["metadata"]["uid"]]
 
 
-def _owner(secret: Object) -> Iterable[str]:
-    return [capi.labels_of(secret).get(kindcluster.OWNER_UID, "")]
+def _by_owner(secret: Object) -> Iterable[str]:
+    return [capi.labels_of(secret).get(kindcluster.OWNER_UID_LABEL, "")]
 
 
-def _asks(obj: Object) -> bool:
+def _wants_cluster(obj: Object) -> bool:
     """Whether it would create the cluster if the name were free."""
-    return not capi.is_deleting(obj) and (claim_of(obj) is None or kindcluster.replaces(obj))
+    return not capi.is_deleting(obj) and (claim_of(obj) is None or kindcluster.has_replace_policy(obj))
 
 
-def _age(obj: Object) -> tuple[str, str]:
+def _age_key(obj: Object) -> tuple[str, str]:
     return obj["metadata"]["creationTimestamp"], obj["metadata"]["uid"]
 
 
-def _of_interest(cluster: Object) -> Any:
+def _relevant_cluster_state(cluster: Object) -> Any:
     return cluster["metadata"]["uid"], capi.is_paused(cluster, cluster)

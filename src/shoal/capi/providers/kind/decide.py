@@ -8,372 +8,361 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.capi.conditions import FALSE, TRUE, UNKNOWN, Condition, only, own_conditions, paused_condition
-from shoal.capi.providers.kind.answers import ALREADY_EXISTS, FAILED, Problem
-from shoal.capi.providers.kind.kubeconfigs import Access, is_same, secrets_of
+from shoal.capi.conditions import FALSE, TRUE, Condition, paused_condition, with_condition
+from shoal.capi.metadata_patches import claim_patch, release_patch
+from shoal.capi.providers.kind.errors import ALREADY_EXISTS, COMMAND_FAILED
+from shoal.capi.providers.kind.kubeconfig_secrets import KubeconfigAccess, is_secret_up_to_date, secrets_of
 from shoal.capi.providers.kind.status import (
     CREATE,
     CREATED,
     CREATING,
     DELETE,
-    NO_CLUSTER,
     REMOVING,
-    Event,
+    HistoryEntry,
     claim_of,
-    failed_again,
     is_ready,
-    resting,
+    next_retry,
+    retry_wait,
     with_claim,
+    with_new_status,
     with_progress,
-    written,
 )
+from shoal.capi.providers.kind.status_steps import error_step, status_step, write_step
 from shoal.capi.providers.kind.steps import (
-    Cancel,
-    Create,
+    CancelJob,
+    CreateCluster,
+    DeleteCluster,
     DeleteSecret,
-    Fetch,
-    Look,
-    Mark,
-    Patch,
-    Remove,
-    Settle,
-    Snapshot,
-    Step,
-    Wait,
-    Work,
-    Write,
+    FetchKubeconfig,
+    ForgetJob,
+    JobState,
+    KindClusterSnapshot,
+    KindStep,
+    ListClusters,
+    PatchObject,
+    ReadOwner,
+    WaitForChange,
     WriteSecret,
+    WriteStatus,
 )
-from shoal.capi.writing import claimed, released
-from shoal.kinds.capi import annotations_of, endpoint_of, is_deleting, is_paused
-from shoal.kinds.kindcluster import ADOPT, FINALIZER, config_of, difference, name_of, problem, replaces, shape_of
+from shoal.kinds.clusterapi.capi import annotations_of, control_plane_endpoint, is_deleting, is_paused
+from shoal.kinds.clusterapi.kindcluster import (
+    ADOPT_ANNOTATION,
+    FINALIZER,
+    drift_message,
+    has_replace_policy,
+    immutable_fields,
+    kind_cluster_name,
+    kind_config,
+    spec_error,
+)
 
 Object = dict[str, Any]
 
 
-def decide(seen: Snapshot) -> Step:
-    obj, claim = seen.obj, claim_of(seen.obj)
-    if is_paused(seen.cluster, obj):
-        return _written(seen, only(obj, paused_condition(True, seen.cluster), seen.now))
-    if claim is not None and _is_elsewhere(seen, claim):
-        return _elsewhere(seen, claim)
+def decide(snapshot: KindClusterSnapshot) -> KindStep:
+    obj, claim = snapshot.obj, claim_of(snapshot.obj)
+    if is_paused(snapshot.cluster, obj):
+        return write_step(snapshot, with_condition(obj, paused_condition(True, snapshot.cluster), snapshot.now))
+    if claim is not None and _is_on_other_host(snapshot, claim):
+        return _other_host_step(snapshot, claim)
     if is_deleting(obj):
-        return _deletion(seen, claim)
-    patch = claimed(obj, finalizer=FINALIZER)
+        return _decide_deletion(snapshot, claim)
+    patch = claim_patch(obj, finalizer=FINALIZER)
     if patch is not None:
-        return Patch(patch)
-    if seen.work is not None:
-        return _settled(seen, seen.work, claim) if seen.work.done else _working(seen, seen.work)
+        return PatchObject(patch)
+    if snapshot.job is not None:
+        return (
+            _job_result_step(snapshot, snapshot.job, claim)
+            if snapshot.job.done
+            else _job_progress_step(snapshot, snapshot.job)
+        )
     if claim is None:
-        return _unclaimed(seen)
+        return _decide_unclaimed(snapshot)
     if claim["state"] == CREATING:
-        return _unmade(seen, claim)
+        return _decide_creating(snapshot, claim)
     if claim["state"] == REMOVING:
-        return _removal(seen, claim) or Write(with_claim(obj, None))
-    return _standing(seen, claim)
+        return _removal_step(snapshot, claim) or WriteStatus(with_claim(obj, None))
+    return _decide_created(snapshot, claim)
 
 
-def _unclaimed(seen: Snapshot) -> Step:
+def _decide_unclaimed(snapshot: KindClusterSnapshot) -> KindStep:
     """Nothing is claimed yet: checks whether the cluster may be created."""
-    obj, name, listing = seen.obj, name_of(seen.obj), seen.listing
-    refused = problem(obj)
-    if refused:
-        return _say(seen, False, "InvalidSpec", refused, phase="Failed")
-    if seen.holder:
-        message = f"the kind cluster {name} belongs to KINDCluster {seen.holder}; choose another clusterName"
-        return _say(seen, False, "NameTaken", message, phase="Pending")
+    obj, name, listing = snapshot.obj, kind_cluster_name(snapshot.obj), snapshot.listing
+    invalid = spec_error(obj)
+    if invalid:
+        return status_step(snapshot, False, "InvalidSpec", invalid, phase="Failed")
+    if snapshot.holder:
+        message = f"the kind cluster {name} belongs to KINDCluster {snapshot.holder}; choose another clusterName"
+        return status_step(snapshot, False, "NameTaken", message, phase="Pending")
     if listing is None:
-        return Look()
-    if listing.problem is not None:
-        return _trouble(seen, listing.problem)
+        return ListClusters()
+    if listing.error is not None:
+        return error_step(snapshot, listing.error)
     if name in listing.names:
-        return _foreign(seen, name) if listing.fresh else Look()
-    pause = resting(obj, CREATE, seen.now)
-    if pause:
-        return Wait(pause)
+        return _decide_foreign_cluster(snapshot, name) if listing.fresh else ListClusters()
+    delay = retry_wait(obj, CREATE, snapshot.now)
+    if delay:
+        return WaitForChange(delay)
     if not listing.fresh:
-        return Look()
-    claim = _claim(seen, CREATING)
-    return _say(seen, False, "Creating", phase="Provisioning", cluster=claim)
+        return ListClusters()
+    claim = _new_claim(snapshot, CREATING)
+    return status_step(snapshot, False, "Creating", phase="Provisioning", cluster=claim)
 
 
-def _claim(seen: Snapshot, state: str) -> Object:
-    claim = {**shape_of(seen.obj), "state": state}
-    return {**claim, "machine": seen.machine} if seen.machine else claim
+def _new_claim(snapshot: KindClusterSnapshot, state: str) -> Object:
+    claim = {**immutable_fields(snapshot.obj), "state": state}
+    return {**claim, "machine": snapshot.host_id} if snapshot.host_id else claim
 
 
-def _is_elsewhere(seen: Snapshot, claim: Object) -> bool:
-    return bool(seen.machine and claim.get("machine", seen.machine) != seen.machine)
+def _is_on_other_host(snapshot: KindClusterSnapshot, claim: Object) -> bool:
+    return bool(snapshot.host_id and claim.get("machine", snapshot.host_id) != snapshot.host_id)
 
 
-def _elsewhere(seen: Snapshot, claim: Object) -> Step:
+def _other_host_step(snapshot: KindClusterSnapshot, claim: Object) -> KindStep:
     """A cluster on another machine cannot be observed from here: it does not count as deleted."""
-    if annotations_of(seen.obj).get(ADOPT) == "true":
-        return Write(with_claim(seen.obj, {**claim, "machine": seen.machine}))
+    if annotations_of(snapshot.obj).get(ADOPT_ANNOTATION) == "true":
+        return WriteStatus(with_claim(snapshot.obj, {**claim, "machine": snapshot.host_id}))
     message = (
         f"cluster {claim['name']} was made on another machine ({claim['machine']}): run Shoal there, or give it up"
-        f' with the annotation {ADOPT}: "true"'
+        f' with the annotation {ADOPT_ANNOTATION}: "true"'
     )
-    return _say(seen, None, "OnAnotherMachine", message, phase="Unknown", up_to_date=None)
+    return status_step(snapshot, None, "OnAnotherMachine", message, phase="Unknown", up_to_date=None)
 
 
-def _foreign(seen: Snapshot, name: str) -> Step:
+def _decide_foreign_cluster(snapshot: KindClusterSnapshot, name: str) -> KindStep:
     """A cluster of that name exists, and nothing shows that it is ours."""
-    obj = seen.obj
-    if annotations_of(obj).get(ADOPT) != "true":
+    obj = snapshot.obj
+    if annotations_of(obj).get(ADOPT_ANNOTATION) != "true":
         message = (
             f"there is a kind cluster {name} that was not made for this KINDCluster: delete it, choose another"
-            f' clusterName, or take it over with the annotation {ADOPT}: "true"'
+            f' clusterName, or take it over with the annotation {ADOPT_ANNOTATION}: "true"'
         )
-        return _say(seen, False, "ForeignCluster", message, phase="Pending")
-    if seen.fetched is None or not seen.fetched.fresh:
-        return Fetch(name)
-    access = seen.fetched.access
+        return status_step(snapshot, False, "ForeignCluster", message, phase="Pending")
+    if snapshot.kubeconfig is None or not snapshot.kubeconfig.fresh:
+        return FetchKubeconfig(name)
+    access = snapshot.kubeconfig.access
     if access is None:
-        return _trouble(seen, seen.fetched.problem, "AdoptionFailed")
-    claim = {**_claim(seen, CREATED), "adopted": True, "id": access.id}
-    told = Event("Adopted", f"Cluster {name}, which somebody else made, was taken over")
-    return _say(seen, False, "Adopted", phase="Provisioning", cluster=claim, events=[told])
+        return error_step(snapshot, snapshot.kubeconfig.error, "AdoptionFailed")
+    claim = {**_new_claim(snapshot, CREATED), "adopted": True, "id": access.id}
+    entry = HistoryEntry("Adopted", f"Cluster {name}, which somebody else made, was taken over")
+    return status_step(snapshot, False, "Adopted", phase="Provisioning", cluster=claim, events=[entry])
 
 
-def _unmade(seen: Snapshot, claim: Object) -> Step:
+def _decide_creating(snapshot: KindClusterSnapshot, claim: Object) -> KindStep:
     """Claimed but not created: kind must be started, or was interrupted."""
-    obj, name, listing = seen.obj, claim["name"], seen.listing
+    obj, name, listing = snapshot.obj, claim["name"], snapshot.listing
     if listing is None or not listing.fresh:
-        return Look()
-    if listing.problem is not None:
-        return _trouble(seen, listing.problem)
+        return ListClusters()
+    if listing.error is not None:
+        return error_step(snapshot, listing.error)
     if name not in listing.names:
-        if difference(obj, claim) or problem(obj):
-            return Write(with_claim(obj, None))
-        return Create(name, config_of(obj))
-    mine = _is_mine(seen, claim)
-    if not isinstance(mine, bool):
-        return mine
-    if not mine:
-        return _lost(seen, "ForeignCluster", f"A cluster {name} was made by somebody else in the meantime")
-    told = Event("Interrupted", f"The creation of cluster {name} was interrupted; what is left of it is removed")
-    return _say(seen, False, "Interrupted", phase="Provisioning", cluster={**claim, "state": REMOVING}, events=[told])
+        if drift_message(obj, claim) or spec_error(obj):
+            return WriteStatus(with_claim(obj, None))
+        return CreateCluster(name, kind_config(obj))
+    is_owned = _owns_cluster(snapshot, claim)
+    if not isinstance(is_owned, bool):
+        return is_owned
+    if not is_owned:
+        return _abandon_claim(snapshot, "ForeignCluster", f"A cluster {name} was made by somebody else in the meantime")
+    entry = HistoryEntry(
+        "Interrupted", f"The creation of cluster {name} was interrupted; what is left of it is removed"
+    )
+    return status_step(
+        snapshot, False, "Interrupted", phase="Provisioning", cluster={**claim, "state": REMOVING}, events=[entry]
+    )
 
 
-def _is_mine(seen: Snapshot, claim: Object) -> Step | bool:
+def _owns_cluster(snapshot: KindClusterSnapshot, claim: Object) -> KindStep | bool:
     """Whether the cluster with the name is the one that was created for this object. Only positive evidence makes it
     another's: a broken cluster cannot tell.
     """
     if claim.get("id"):
-        if seen.fetched is None or not seen.fetched.fresh:
-            return Fetch(claim["name"])
-        return seen.fetched.access is None or seen.fetched.access.id == claim["id"]
-    if seen.marked is None:
-        return Mark(claim["name"])
-    return seen.marked.value in (None, seen.obj["metadata"]["uid"])
+        if snapshot.kubeconfig is None or not snapshot.kubeconfig.fresh:
+            return FetchKubeconfig(claim["name"])
+        return snapshot.kubeconfig.access is None or snapshot.kubeconfig.access.id == claim["id"]
+    if snapshot.owner_marker is None:
+        return ReadOwner(claim["name"])
+    return snapshot.owner_marker.value in (None, snapshot.obj["metadata"]["uid"])
 
 
-def _removal(seen: Snapshot, claim: Object) -> Step | None:
+def _removal_step(snapshot: KindClusterSnapshot, claim: Object) -> KindStep | None:
     """None: nothing of the claimed cluster is left."""
-    listing = seen.listing
+    listing = snapshot.listing
     if listing is None or not listing.fresh:
-        return Look()
-    if listing.problem is not None:
-        return _trouble(seen, listing.problem)
+        return ListClusters()
+    if listing.error is not None:
+        return error_step(snapshot, listing.error)
     if claim["name"] not in listing.names:
         return None
-    pause = resting(seen.obj, DELETE, seen.now)
-    if pause:
-        return Wait(pause)
-    mine = _is_mine(seen, claim)
-    if isinstance(mine, bool):
-        return Remove(claim["name"]) if mine else None
-    return mine
+    delay = retry_wait(snapshot.obj, DELETE, snapshot.now)
+    if delay:
+        return WaitForChange(delay)
+    is_owned = _owns_cluster(snapshot, claim)
+    if isinstance(is_owned, bool):
+        return DeleteCluster(claim["name"]) if is_owned else None
+    return is_owned
 
 
-def _working(seen: Snapshot, work: Work) -> Step:
-    if work.action == DELETE:
+def _job_progress_step(snapshot: KindClusterSnapshot, job: JobState) -> KindStep:
+    if job.action == DELETE:
         # The reason of the removal is already in the status.
-        return _written(seen, with_progress(seen.obj, work.progress))
-    return _say(seen, False, "Creating", phase="Provisioning", progress=work.progress)
+        return write_step(snapshot, with_progress(snapshot.obj, job.progress))
+    return status_step(snapshot, False, "Creating", phase="Provisioning", progress=job.progress)
 
 
-def _settled(seen: Snapshot, work: Work, claim: Object | None) -> Step:
+def _job_result_step(snapshot: KindClusterSnapshot, job: JobState, claim: Object | None) -> KindStep:
     """The job has ended; its result is written in one status update."""
-    obj, failed = seen.obj, work.problem
-    if claim is None or (failed is None and work.action == DELETE):
-        return Settle()
-    if failed is None:
-        access = seen.fetched.access if seen.fetched is not None else None
-        made = {**claim, "state": CREATED, **({"id": access.id} if access is not None else {})}
-        told = Event("Created", "Cluster was successfully created")
-        return _say(seen, False, "Created", phase="Provisioning", cluster=made, retry=None, events=[told], settles=True)
-    retry = failed_again(obj, work.action, seen.now, seen.pauses.first, seen.pauses.longest)
-    if work.action == DELETE:
-        return _failed(seen, "DeletionFailed", f"Cluster cannot be deleted: {failed.message}", claim, retry)
-    after = None if failed.reason == ALREADY_EXISTS else {**claim, "state": REMOVING}
-    reason = "CreationFailed" if failed.reason == FAILED else failed.reason
-    return _failed(seen, reason, f"Cluster cannot be created: {failed.message}", after, retry)
+    obj, error = snapshot.obj, job.error
+    if claim is None or (error is None and job.action == DELETE):
+        return ForgetJob()
+    if error is None:
+        access = snapshot.kubeconfig.access if snapshot.kubeconfig is not None else None
+        new_claim = {**claim, "state": CREATED, **({"id": access.id} if access is not None else {})}
+        entry = HistoryEntry("Created", "Cluster was successfully created")
+        return status_step(
+            snapshot,
+            False,
+            "Created",
+            phase="Provisioning",
+            cluster=new_claim,
+            retry=None,
+            events=[entry],
+            forgets_job=True,
+        )
+    retry = next_retry(obj, job.action, snapshot.now, snapshot.retry_delays.initial, snapshot.retry_delays.maximum)
+    if job.action == DELETE:
+        return _job_failure_step(
+            snapshot, "DeletionFailed", f"Cluster cannot be deleted: {error.message}", claim, retry
+        )
+    next_claim = None if error.reason == ALREADY_EXISTS else {**claim, "state": REMOVING}
+    reason = "CreationFailed" if error.reason == COMMAND_FAILED else error.reason
+    return _job_failure_step(snapshot, reason, f"Cluster cannot be created: {error.message}", next_claim, retry)
 
 
-def _failed(seen: Snapshot, reason: str, message: str, claim: Object | None, retry: Object) -> Step:
-    return _say(
-        seen,
+def _job_failure_step(
+    snapshot: KindClusterSnapshot, reason: str, message: str, claim: Object | None, retry: Object
+) -> KindStep:
+    return status_step(
+        snapshot,
         False,
         reason,
         message,
-        phase="Deleting" if is_deleting(seen.obj) else "Failed",
+        phase="Deleting" if is_deleting(snapshot.obj) else "Failed",
         failure=message,
         cluster=claim,
         retry=retry,
-        events=[Event(reason, message)],
-        settles=True,
+        events=[HistoryEntry(reason, message)],
+        forgets_job=True,
     )
 
 
-def _standing(seen: Snapshot, claim: Object) -> Step:
+def _decide_created(snapshot: KindClusterSnapshot, claim: Object) -> KindStep:
     """The cluster was created: checks that it exists, matches the spec, and that its kubeconfig is in the Secrets."""
-    name, listing = claim["name"], seen.listing
+    name, listing = claim["name"], snapshot.listing
     if listing is None:
-        return Look()
-    if listing.problem is not None:
-        return _trouble(seen, listing.problem)
+        return ListClusters()
+    if listing.error is not None:
+        return error_step(snapshot, listing.error)
     if name not in listing.names:
         if not listing.fresh:
-            return Look()
-        return _lost(seen, "ClusterLost", f"Cluster {name} was deleted behind Shoal's back; it is made anew")
-    current = _up_to_date(seen, claim)
+            return ListClusters()
+        return _abandon_claim(
+            snapshot, "ClusterLost", f"Cluster {name} was deleted behind Shoal's back; it is made anew"
+        )
+    current = _up_to_date(snapshot, claim)
     if current.reason == "Replacing":
-        told = Event("Replacing", current.message)
-        return _say(seen, False, "Replacing", phase="Provisioning", cluster={**claim, "state": REMOVING}, events=[told])
-    if seen.fetched is None:
-        return Fetch(name)
-    access = seen.fetched.access
+        entry = HistoryEntry("Replacing", current.message)
+        return status_step(
+            snapshot, False, "Replacing", phase="Provisioning", cluster={**claim, "state": REMOVING}, events=[entry]
+        )
+    if snapshot.kubeconfig is None:
+        return FetchKubeconfig(name)
+    access = snapshot.kubeconfig.access
     if access is None:
-        return _trouble(seen, seen.fetched.problem, "KubeconfigUnavailable")
+        return error_step(snapshot, snapshot.kubeconfig.error, "KubeconfigUnavailable")
     if claim.get("id", access.id) != access.id:
-        return _lost(seen, "ForeignCluster", f"Cluster {name} was deleted and made anew by somebody else")
-    return _kubeconfig(seen, name, access) or _provisioned(seen, claim, access, current)
+        return _abandon_claim(snapshot, "ForeignCluster", f"Cluster {name} was deleted and made anew by somebody else")
+    return _secret_step(snapshot, name, access) or _provisioned_step(snapshot, claim, access, current)
 
 
-def _up_to_date(seen: Snapshot, claim: Object) -> Condition:
-    obj = seen.obj
-    changed = difference(obj, claim)
-    if not changed:
+def _up_to_date(snapshot: KindClusterSnapshot, claim: Object) -> Condition:
+    obj = snapshot.obj
+    changes = drift_message(obj, claim)
+    if not changes:
         return Condition("UpToDate", TRUE, "UpToDate")
-    refused = problem(obj)
-    if refused:
-        return Condition("UpToDate", FALSE, "InvalidSpec", refused)
-    if not replaces(obj):
-        message = f"{changed}; a cluster that exists is not changed: put it back, or set replacePolicy: Replace"
+    invalid = spec_error(obj)
+    if invalid:
+        return Condition("UpToDate", FALSE, "InvalidSpec", invalid)
+    if not has_replace_policy(obj):
+        message = f"{changes}; a cluster that exists is not changed: put it back, or set replacePolicy: Replace"
         return Condition("UpToDate", FALSE, "ChangeRefused", message)
-    if seen.holder:
-        message = f"the kind cluster {name_of(obj)} belongs to KINDCluster {seen.holder}"
+    if snapshot.holder:
+        message = f"the kind cluster {kind_cluster_name(obj)} belongs to KINDCluster {snapshot.holder}"
         return Condition("UpToDate", FALSE, "NameTaken", message)
-    return Condition("UpToDate", FALSE, "Replacing", f"Cluster {claim['name']} is replaced: {changed}")
+    return Condition("UpToDate", FALSE, "Replacing", f"Cluster {claim['name']} is replaced: {changes}")
 
 
-def _kubeconfig(seen: Snapshot, name: str, access: Access) -> Step | None:
+def _secret_step(snapshot: KindClusterSnapshot, name: str, access: KubeconfigAccess) -> KindStep | None:
     """Steps for Secrets that are not current. Before one is written, the kubeconfig is fetched again."""
-    found = {secret["metadata"]["name"]: secret for secret in seen.secrets}
-    wanted = list(secrets_of(seen.obj, name, seen.cluster, access.text))
-    for secret in wanted:
-        there = found.pop(secret["metadata"]["name"], None)
-        if there is not None and is_same(secret, there):
+    existing = {secret["metadata"]["name"]: secret for secret in snapshot.secrets}
+    desired = list(secrets_of(snapshot.obj, name, snapshot.cluster, access.text))
+    for secret in desired:
+        current = existing.pop(secret["metadata"]["name"], None)
+        if current is not None and is_secret_up_to_date(secret, current):
             continue
-        if secret["metadata"]["name"] in seen.taken:
+        if secret["metadata"]["name"] in snapshot.foreign_secrets:
             message = f"the Secret {secret['metadata']['name']} is there and was not made for this KINDCluster"
-            return _say(seen, False, "SecretTaken", message, phase="Failed", failure=message, up_to_date=None)
-        if seen.fetched is None or not seen.fetched.fresh:
-            return Fetch(name)
+            return status_step(
+                snapshot, False, "SecretTaken", message, phase="Failed", failure=message, up_to_date=None
+            )
+        if snapshot.kubeconfig is None or not snapshot.kubeconfig.fresh:
+            return FetchKubeconfig(name)
         return WriteSecret(secret)
-    return next((DeleteSecret(secret) for secret in found.values()), None)
+    return next((DeleteSecret(secret) for secret in existing.values()), None)
 
 
-def _provisioned(seen: Snapshot, claim: Object, access: Access, current: Condition) -> Step:
+def _provisioned_step(
+    snapshot: KindClusterSnapshot, claim: Object, access: KubeconfigAccess, current: Condition
+) -> KindStep:
     endpoint = {"host": access.host, "port": access.port}
-    if endpoint_of(seen.obj) != endpoint:
-        return Patch({"spec": {"controlPlaneEndpoint": endpoint}})
-    made = claim if claim.get("id") else {**claim, "id": access.id}
-    new = written(
-        seen.obj,
-        seen.now,
+    if control_plane_endpoint(snapshot.obj) != endpoint:
+        return PatchObject({"spec": {"controlPlaneEndpoint": endpoint}})
+    new_claim = claim if claim.get("id") else {**claim, "id": access.id}
+    new = with_new_status(
+        snapshot.obj,
+        snapshot.now,
         ready=Condition("Ready", TRUE, "Ready"),
         phase="Provisioned",
-        cluster=made,
+        cluster=new_claim,
         up_to_date=current,
         retry=None,
-        events=[] if is_ready(seen.obj) else [Event("Ready", f"Cluster {claim['name']} is ready")],
+        events=[] if is_ready(snapshot.obj) else [HistoryEntry("Ready", f"Cluster {claim['name']} is ready")],
     )
-    return _written(seen, new)
+    return write_step(snapshot, new)
 
 
-def _deletion(seen: Snapshot, claim: Object | None) -> Step:
-    obj, work = seen.obj, seen.work
-    patch = released(obj, FINALIZER)
+def _decide_deletion(snapshot: KindClusterSnapshot, claim: Object | None) -> KindStep:
+    obj, job = snapshot.obj, snapshot.job
+    patch = release_patch(obj, FINALIZER)
     if patch is None:
-        return Wait()
-    if work is not None and work.done:
-        return _settled(seen, work, claim) if work.action == DELETE else Settle()
-    if work is not None:
-        if work.action == CREATE:
-            return Cancel()
-        return _say(seen, False, "Deleting", phase="Deleting", progress=work.progress)
-    left = _removal(seen, claim) if claim is not None else None
-    if left is not None:
-        return left
-    for secret in seen.secrets:
+        return WaitForChange()
+    if job is not None and job.done:
+        return _job_result_step(snapshot, job, claim) if job.action == DELETE else ForgetJob()
+    if job is not None:
+        if job.action == CREATE:
+            return CancelJob()
+        return status_step(snapshot, False, "Deleting", phase="Deleting", progress=job.progress)
+    removal = _removal_step(snapshot, claim) if claim is not None else None
+    if removal is not None:
+        return removal
+    for secret in snapshot.secrets:
         return DeleteSecret(secret)
-    return Patch(patch)
+    return PatchObject(patch)
 
 
-def _lost(seen: Snapshot, reason: str, message: str) -> Step:
+def _abandon_claim(snapshot: KindClusterSnapshot, reason: str, message: str) -> KindStep:
     """Gives up the claim: a cluster with the name, if any, is not ours."""
-    return _say(seen, False, reason, message, phase="Pending", cluster=None, events=[Event(reason, message)])
-
-
-def _trouble(seen: Snapshot, found: Problem | None, reason: str = "") -> Step:
-    """The state of the cluster is unknown; it does not count as deleted.
-
-    An error with the same reason keeps its first message: later ones may differ only by a timestamp.
-    """
-    assert found is not None
-    obj, claim = seen.obj, claim_of(seen.obj)
-    reason, message = reason or found.reason, found.message
-    known = own_conditions(obj).get("Ready")
-    if known is not None and known.reason == reason:
-        message = known.message
-    return _say(
-        seen,
-        None if claim is not None else False,
-        reason,
-        message,
-        phase="Deleting" if is_deleting(obj) else "Failed" if claim is None else "Unknown",
-        failure=message,
-        up_to_date=None,
+    return status_step(
+        snapshot, False, reason, message, phase="Pending", cluster=None, events=[HistoryEntry(reason, message)]
     )
-
-
-def _say(
-    seen: Snapshot,
-    ready: bool | None,
-    reason: str,
-    message: str = "",
-    *,
-    phase: str,
-    settles: bool = False,
-    up_to_date: Condition | None = NO_CLUSTER,
-    failure: str = "",
-    **fields: Any,
-) -> Step:
-    """`up_to_date` None: keeps the last UpToDate condition."""
-    status = {True: TRUE, False: FALSE, None: UNKNOWN}[ready]
-    if phase == "Failed" and not failure:
-        failure = message
-    if up_to_date is None:
-        up_to_date = own_conditions(seen.obj).get("UpToDate", NO_CLUSTER)
-    condition = Condition("Ready", status, reason, message)
-    new = written(seen.obj, seen.now, ready=condition, phase=phase, failure=failure, up_to_date=up_to_date, **fields)
-    return _written(seen, new, settles=settles)
-
-
-def _written(seen: Snapshot, new: Object, *, settles: bool = False) -> Step:
-    if new is not seen.obj:
-        return Write(new, settles)
-    return Settle() if settles else Wait()

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import asyncio
 
-from shoal.client.kubeconfig import KubeconfigError, client_to, endpoint_of, parse
-from shoal.client.requests import Kind
+from shoal.client.kubeconfig import KubeconfigError, new_client, parse, rest_config_of
+from shoal.client.rest import GroupVersionResource
 from shoal.client.transport import Unreachable
-from shoal.kinds import capi, kindcluster
+from shoal.kinds.clusterapi import capi, kindcluster
 from shoal.objects.errors import StatusError
 
-NODES = Kind("", "v1", "nodes", namespaced=False)
-SECONDS = 5.0
-_WHERE = "kind's kubeconfig"
+NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
+TIMEOUT = 5.0
+_SOURCE = "kind's kubeconfig"
 
 
-async def marker_of(kubeconfig: str) -> str | None:
+async def owner_uid_of(kubeconfig: str) -> str | None:
     """The uid, empty if no Node has one. None: the API does not respond, or there are no Nodes yet."""
     try:
-        client = client_to(endpoint_of(parse(kubeconfig, _WHERE), where=_WHERE), "shoal-kind")
+        client = new_client(rest_config_of(parse(kubeconfig, _SOURCE), source=_SOURCE), "shoal-kind")
     except KubeconfigError:
         return None
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(TIMEOUT):
             nodes, _ = await client.list_all(NODES)
     except (StatusError, Unreachable, TimeoutError):
         return None
@@ -30,4 +30,4 @@ async def marker_of(kubeconfig: str) -> str | None:
         await client.close()
     if not nodes:
         return None
-    return max(capi.labels_of(node).get(kindcluster.MARKER, "") for node in nodes)
+    return max(capi.labels_of(node).get(kindcluster.OWNER_NODE_LABEL, "") for node in nodes)

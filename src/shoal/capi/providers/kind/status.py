@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from shoal.capi.conditions import TRUE, UNKNOWN, Condition, own_conditions, paused_condition, with_status
+from shoal.capi.conditions import TRUE, UNKNOWN, Condition, conditions_of, paused_condition, with_status
 from shoal.objects.conditions import condition_is
 
 Object = dict[str, Any]
@@ -14,14 +14,14 @@ Object = dict[str, Any]
 CREATING, CREATED, REMOVING = "Creating", "Created", "Removing"
 """States of `status.cluster`, the kind cluster of this object."""
 CREATE, DELETE = "Create", "Delete"
-LONGEST_HISTORY = 20
+MAX_HISTORY = 20
 
 NO_CLUSTER = Condition("UpToDate", UNKNOWN, "NoCluster")
-KEEP: Object = {}
+UNCHANGED: Object = {}
 """Sentinel: the field stays unchanged."""
 
 
-class Event(NamedTuple):
+class HistoryEntry(NamedTuple):
     reason: str
     message: str
 
@@ -46,38 +46,43 @@ def with_progress(obj: Object, progress: str) -> Object:
     return obj if status.get("progress", "") == progress else {**obj, "status": {**status, "progress": progress}}
 
 
-def written(
+def with_new_status(
     obj: Object,
     now: str,
     *,
     ready: Condition,
     phase: str,
-    cluster: Object | None = KEEP,
+    cluster: Object | None = UNCHANGED,
     up_to_date: Condition = NO_CLUSTER,
     failure: str = "",
     progress: str = "",
-    retry: Object | None = KEEP,
-    events: Iterable[Event] = (),
+    retry: Object | None = UNCHANGED,
+    events: Iterable[HistoryEntry] = (),
 ) -> Object:
     """The object with its desired status; the identical object if nothing changes.
 
     A condition that is not True is added to the history when its reason changes.
     """
     old = status_of(obj)
-    told = list(events)
-    known = own_conditions(obj).get("Ready")
-    if not told and ready.status != TRUE and ready.message and (known is None or known.reason != ready.reason):
-        told = [Event(ready.reason, ready.message)]
+    entries = list(events)
+    last_ready = conditions_of(obj).get("Ready")
+    if (
+        not entries
+        and ready.status != TRUE
+        and ready.message
+        and (last_ready is None or last_ready.reason != ready.reason)
+    ):
+        entries = [HistoryEntry(ready.reason, ready.message)]
     history = old.get("history") or []
-    for event in told:
-        history = recorded(history, event, now)
+    for entry in entries:
+        history = append_history(history, entry, now)
     is_ready = ready.status == TRUE
     status = {
         **{key: value for key, value in old.items() if key not in ("conditions", "observedGeneration")},
         "ready": is_ready,
         "phase": phase,
-        "cluster": old.get("cluster") if cluster is KEEP else cluster,
-        "retry": old.get("retry") if retry is KEEP else retry,
+        "cluster": old.get("cluster") if cluster is UNCHANGED else cluster,
+        "retry": old.get("retry") if retry is UNCHANGED else retry,
         "failureMessage": failure or None,
         "progress": progress or None,
         "history": history or None,
@@ -87,25 +92,25 @@ def written(
     return with_status(obj, status, [ready, up_to_date, paused_condition(False, None)], now)
 
 
-def recorded(history: list[Object], event: Event, now: str) -> list[Object]:
+def append_history(history: list[Object], entry: HistoryEntry, now: str) -> list[Object]:
     """The newest entry is the last. Repeated entries are counted in one."""
     last = history[-1] if history else {}
-    if (last.get("reason"), last.get("message")) == event:
+    if (last.get("reason"), last.get("message")) == entry:
         return [*history[:-1], {**last, "timestamp": now, "count": int(last.get("count", 1)) + 1}]
-    entry = {"timestamp": now, "message": event.message, "reason": event.reason}
-    return [*history, entry][-LONGEST_HISTORY:]
+    record = {"timestamp": now, "message": entry.message, "reason": entry.reason}
+    return [*history, record][-MAX_HISTORY:]
 
 
-def failed_again(obj: Object, action: str, now: str, first: float, longest: float) -> Object:
+def next_retry(obj: Object, action: str, now: str, initial: float, maximum: float) -> Object:
     """`status.retry` after another failure: each delay is twice the previous one."""
     generation, last = obj["metadata"].get("generation", 0), status_of(obj).get("retry") or {}
-    same = (last.get("action"), last.get("generation")) == (action, generation)
-    attempts = int(last.get("attempts", 0)) + 1 if same else 1
-    pause = min(first * float(2 ** min(attempts - 1, 30)), longest)
-    return {"action": action, "attempts": attempts, "after": _after(now, pause), "generation": generation}
+    is_same = (last.get("action"), last.get("generation")) == (action, generation)
+    attempts = int(last.get("attempts", 0)) + 1 if is_same else 1
+    delay = min(initial * float(2 ** min(attempts - 1, 30)), maximum)
+    return {"action": action, "attempts": attempts, "after": _after(now, delay), "generation": generation}
 
 
-def resting(obj: Object, action: str, now: str) -> float:
+def retry_wait(obj: Object, action: str, now: str) -> float:
     """Seconds until the action may be retried; 0 if it has not failed."""
     retry = status_of(obj).get("retry") or {}
     if (retry.get("action"), retry.get("generation")) != (action, obj["metadata"].get("generation", 0)):

@@ -6,127 +6,127 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.capi.providers.kind.answers import Problem
-from shoal.capi.providers.kind.kubeconfigs import Access
+from shoal.capi.providers.kind.errors import KindError
+from shoal.capi.providers.kind.kubeconfig_secrets import KubeconfigAccess
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class KindClusterList:
     """The existing kind clusters."""
 
     names: frozenset[str]
-    problem: Problem | None
+    error: KindError | None
     """The list failed: nothing is known."""
     fresh: bool
     """Started after this key was taken from the queue, and after its last job ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class JobState:
     """State of the kind job that creates or deletes the cluster of this object."""
 
     action: str
     done: bool
-    problem: Problem | None
+    error: KindError | None
     progress: str
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedKubeconfig:
     """The kubeconfig that kind returned, or the error."""
 
-    access: Access | None
-    problem: Problem | None
+    access: KubeconfigAccess | None
+    error: KindError | None
     fresh: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class OwnerMarker:
     value: str | None
     """The uid the cluster was created for; None: it does not respond."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pauses:
+class RetryDelays:
     """Delays between attempts, in seconds."""
 
-    first: float = 10.0
-    longest: float = 600.0
+    initial: float = 10.0
+    maximum: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class KindClusterSnapshot:
     obj: Object
     cluster: Object | None
     """The Cluster that owns it."""
     holder: str
     """Another KINDCluster that has the wanted name; empty: none."""
-    listing: Listing | None
-    work: Work | None
-    fetched: Fetched | None
-    marked: Marked | None
+    listing: KindClusterList | None
+    job: JobState | None
+    kubeconfig: FetchedKubeconfig | None
+    owner_marker: OwnerMarker | None
     secrets: Sequence[Object]
     """Secrets with the label of this object."""
-    taken: frozenset[str]
+    foreign_secrets: frozenset[str]
     """Names of Secrets that belong to others."""
     now: str
-    machine: str = ""
+    host_id: str = ""
     """Identifies the host of the clusters that kind creates; empty: unknown."""
-    pauses: Pauses = Pauses()
+    retry_delays: RetryDelays = RetryDelays()
 
 
 @dataclass(frozen=True, slots=True)
-class Patch:
+class PatchObject:
     body: Object
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class WriteStatus:
     obj: Object
     """The object with the status to write."""
-    settles: bool = False
+    forgets_job: bool = False
     """Whether the write contains the result of the job, which is then forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ListClusters:
     """Lists the existing kind clusters."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class FetchKubeconfig:
     """Fetches the kubeconfig."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ReadOwner:
     """Reads from the cluster which object it was created for."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
+class CreateCluster:
     name: str
     config: Object
 
 
 @dataclass(frozen=True, slots=True)
-class Remove:
+class DeleteCluster:
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
+class CancelJob:
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
+class ForgetJob:
     """Forgets the job: there is no result to write."""
 
 
@@ -141,9 +141,22 @@ class DeleteSecret:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitForChange:
     seconds: float | None = None
     """None: until the next change."""
 
 
-Step = Patch | Write | Look | Fetch | Mark | Create | Remove | Cancel | Settle | WriteSecret | DeleteSecret | Wait
+KindStep = (
+    PatchObject
+    | WriteStatus
+    | ListClusters
+    | FetchKubeconfig
+    | ReadOwner
+    | CreateCluster
+    | DeleteCluster
+    | CancelJob
+    | ForgetJob
+    | WriteSecret
+    | DeleteSecret
+    | WaitForChange
+)

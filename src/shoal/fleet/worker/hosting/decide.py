@@ -13,15 +13,23 @@ from typing import Any
 
 import orjson
 
-from shoal.fleet.worker.hosting.objects import ANNOUNCED, Wanted, announced, cluster, is_of_pool, members
-from shoal.fleet.worker.hosting.upgrade import versions
-from shoal.kinds import fleet, nodepools, sizes
+from shoal.fleet.worker.hosting.objects import (
+    APPLIED_ANNOTATION,
+    DesiredObject,
+    cluster_object,
+    is_pool_object,
+    member_objects,
+    with_applied_annotation,
+)
+from shoal.fleet.worker.hosting.upgrade import target_versions
+from shoal.kinds.clusterapi import machine_sizes
+from shoal.kinds.fleet import infrav1, nodepools
 
 Object = dict[str, Any]
-Known = Mapping[tuple[str, str], Object]
+ObservedObjects = Mapping[tuple[str, str], Object]
 """By plural and name: the ManagedCluster's objects in the worker's own root."""
 
-AUTOSCALED = (
+AUTOSCALER_ANNOTATIONS = (
     "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size",
     "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size",
 )
@@ -29,62 +37,66 @@ AUTOSCALED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    create: list[Wanted] = field(default_factory=list)
+class HostingChanges:
+    create: list[DesiredObject] = field(default_factory=list)
     patch: list[tuple[str, str, Object]] = field(default_factory=list)
     """Plural, name, merge patch."""
     delete: list[tuple[str, str, str]] = field(default_factory=list)
     """Plural, name, uid."""
-    release: bool = False
+    release_copy: bool = False
     """Nothing is left: the finalizer of the copy may be removed."""
 
 
-def plan(copy: Object, known: Known, provides: tuple[str, ...]) -> Plan:
+def plan_changes(copy: Object, observed: ObservedObjects, infrastructures: tuple[str, ...]) -> HostingChanges:
     name = copy["metadata"]["name"]
-    if fleet.is_deleting(copy):
-        return _teardown(name, known)
-    if fleet.spec_of(copy).get("infrastructure") not in provides:
-        return Plan()  # The reporter reports why.
-    owner = known.get(("clusters", name))
+    if infrav1.is_deleting(copy):
+        return _plan_teardown(name, observed)
+    if infrav1.spec_of(copy).get("infrastructure") not in infrastructures:
+        return HostingChanges()  # The reporter reports why.
+    owner = observed.get(("clusters", name))
     if owner is None:
-        return Plan(create=[("clusters", cluster(copy))])
-    if fleet.is_deleting(owner):
-        return Plan()  # Somebody deleted it; it is created again when it is gone.
-    found = Plan()
-    wanted = members(copy, owner, versions(_version(copy), known.get(("embeddedclusters", name))))
-    for plural, one in wanted:
-        existing = known.get((plural, one["metadata"]["name"]))
+        return HostingChanges(create=[("clusters", cluster_object(copy))])
+    if infrav1.is_deleting(owner):
+        return HostingChanges()  # Somebody deleted it; it is created again when it is gone.
+    changes = HostingChanges()
+    desired = member_objects(
+        copy, owner, target_versions(_requested_version(copy), observed.get(("embeddedclusters", name)))
+    )
+    for plural, obj in desired:
+        existing = observed.get((plural, obj["metadata"]["name"]))
         if existing is None:
-            found.create.append((plural, one))
-        elif not fleet.is_deleting(existing):
-            patch = difference(existing, _kept(plural, one, existing))
+            changes.create.append((plural, obj))
+        elif not infrav1.is_deleting(existing):
+            patch = merge_patch_to(existing, _reconciled_fields(plural, obj, existing))
             if patch:
-                found.patch.append((plural, one["metadata"]["name"], patch))
-    found.delete.extend(_left_over(wanted, known))
-    return found
+                changes.patch.append((plural, obj["metadata"]["name"], patch))
+    changes.delete.extend(_obsolete_objects(desired, observed))
+    return changes
 
 
-def _version(copy: Object) -> str:
-    return str(fleet.spec_of(copy).get("version") or "")
+def _requested_version(copy: Object) -> str:
+    return str(infrav1.spec_of(copy).get("version") or "")
 
 
-def _left_over(wanted: Iterable[Wanted], known: Known) -> list[tuple[str, str, str]]:
+def _obsolete_objects(desired: Iterable[DesiredObject], observed: ObservedObjects) -> list[tuple[str, str, str]]:
     """Pools that were removed, and templates that no machine is created from any more."""
-    names = {(plural, obj["metadata"]["name"]) for plural, obj in wanted}
-    found = []
-    for (plural, name), obj in known.items():
-        if (plural, name) in names or not is_of_pool(obj) or fleet.is_deleting(obj):
+    names = {(plural, obj["metadata"]["name"]) for plural, obj in desired}
+    obsolete = []
+    for (plural, name), obj in observed.items():
+        if (plural, name) in names or not is_pool_object(obj) or infrav1.is_deleting(obj):
             continue
-        if plural == "embeddedmachinetemplates" and _is_used(obj, known):
+        if plural == "embeddedmachinetemplates" and _is_template_used(obj, observed):
             continue
-        found.append((plural, name, str(obj["metadata"]["uid"])))
-    return found
+        obsolete.append((plural, name, str(obj["metadata"]["uid"])))
+    return obsolete
 
 
-def _is_used(template: Object, known: Known) -> bool:
+def _is_template_used(template: Object, observed: ObservedObjects) -> bool:
     """While its pool rolls out, machines of the old template may be created again."""
     labels = template["metadata"]["labels"]
-    pool = known.get(("machinedeployments", f"{labels.get(fleet.CLUSTER_NAME)}-{labels[nodepools.LABEL]}"))
+    pool = observed.get(
+        ("machinedeployments", f"{labels.get(infrav1.CLUSTER_NAME)}-{labels[nodepools.NODE_POOL_LABEL]}")
+    )
     if pool is None:
         return False
     reference = pool["spec"]["template"]["spec"]["infrastructureRef"]["name"]
@@ -92,59 +104,70 @@ def _is_used(template: Object, known: Known) -> bool:
 
 
 def is_rolled_out(pool: Object) -> bool:
-    status, metadata = fleet.status_of(pool), pool["metadata"]
+    status, metadata = infrav1.status_of(pool), pool["metadata"]
     if int(status.get("observedGeneration") or 0) < int(metadata.get("generation") or 0):
         return False
     return int(status.get("replicas") or 0) == int(status.get("upToDateReplicas") or 0)
 
 
-def _teardown(name: str, known: Known) -> Plan:
+def _plan_teardown(name: str, observed: ObservedObjects) -> HostingChanges:
     """Deletes the Cluster first: its objects go in Cluster API's own order. Then whatever is left."""
-    owner = known.get(("clusters", name))
+    owner = observed.get(("clusters", name))
     if owner is not None:
-        return Plan(delete=[] if fleet.is_deleting(owner) else [("clusters", name, owner["metadata"]["uid"])])
-    there = {key: obj for key, obj in known.items() if key == ("embeddedclusters", name) or is_of_pool(obj)}
-    going = [(*key, str(obj["metadata"]["uid"])) for key, obj in there.items() if not fleet.is_deleting(obj)]
-    return Plan(delete=going, release=not there)
+        return HostingChanges(
+            delete=[] if infrav1.is_deleting(owner) else [("clusters", name, owner["metadata"]["uid"])]
+        )
+    remaining = {key: obj for key, obj in observed.items() if key == ("embeddedclusters", name) or is_pool_object(obj)}
+    deletions = [(*key, str(obj["metadata"]["uid"])) for key, obj in remaining.items() if not infrav1.is_deleting(obj)]
+    return HostingChanges(delete=deletions, release_copy=not remaining)
 
 
-def _kept(plural: str, wanted: Object, existing: Object) -> Object:
+def _reconciled_fields(plural: str, desired: Object, existing: Object) -> Object:
     """Returns the fields that are reconciled when somebody changes them."""
-    spec, metadata = wanted["spec"], {"labels": wanted["metadata"]["labels"]}
+    spec, metadata = desired["spec"], {"labels": desired["metadata"]["labels"]}
     if plural != "machinedeployments":
         return {"metadata": metadata, "spec": spec}
     annotations: dict[str, str] = existing["metadata"].get("annotations") or {}
-    kept = {"template": spec["template"]}
-    if sizes.MEMBER not in wanted["metadata"]["labels"] and not all(limit in annotations for limit in AUTOSCALED):
-        kept["replicas"] = spec["replicas"]
-    return {"metadata": {**metadata, "annotations": _announcement(wanted, annotations)}, "spec": kept}
+    reconciled_spec = {"template": spec["template"]}
+    if machine_sizes.KARPENTER_MEMBER_LABEL not in desired["metadata"]["labels"] and not all(
+        limit in annotations for limit in AUTOSCALER_ANNOTATIONS
+    ):
+        reconciled_spec["replicas"] = spec["replicas"]
+    return {
+        "metadata": {**metadata, "annotations": _reconciled_annotations(desired, annotations)},
+        "spec": reconciled_spec,
+    }
 
 
-def _announcement(wanted: Object, existing: Mapping[str, str]) -> dict[str, str | None]:
+def _reconciled_annotations(desired: Object, existing: Mapping[str, str]) -> dict[str, str | None]:
     """Returns the annotations that nobody else has changed or removed since they were written here. None: to be
     removed.
     """
-    ours = {key: value for key, value in wanted["metadata"]["annotations"].items() if key != ANNOUNCED}
-    before = _noted(existing.get(ANNOUNCED))
-    patch = {key: ours.get(key) for key in {**before, **ours} if existing.get(key) == before.get(key)}
-    return {**patch, ANNOUNCED: announced(ours)[ANNOUNCED]}
+    own_annotations = {
+        key: value for key, value in desired["metadata"]["annotations"].items() if key != APPLIED_ANNOTATION
+    }
+    applied = _parse_applied(existing.get(APPLIED_ANNOTATION))
+    patch = {
+        key: own_annotations.get(key) for key in {**applied, **own_annotations} if existing.get(key) == applied.get(key)
+    }
+    return {**patch, APPLIED_ANNOTATION: with_applied_annotation(own_annotations)[APPLIED_ANNOTATION]}
 
 
-def _noted(text: str | None) -> dict[str, str]:
+def _parse_applied(text: str | None) -> dict[str, str]:
     try:
-        found = orjson.loads(text or "{}")
+        applied = orjson.loads(text or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return applied if isinstance(applied, dict) else {}
 
 
-def difference(existing: Object, wanted: Object) -> Object:
+def merge_patch_to(existing: Object, desired: Object) -> Object:
     """Returns the merge patch to `desired` that leaves everything else; empty if nothing differs."""
     patch: Object = {}
-    for key, value in wanted.items():
+    for key, value in desired.items():
         before = existing.get(key)
         if isinstance(value, dict) and isinstance(before, dict):
-            inner = difference(before, value)
+            inner = merge_patch_to(before, value)
             if inner:
                 patch[key] = inner
         elif before != value:

@@ -11,90 +11,96 @@ from typing import Any
 
 import orjson
 
-from shoal.fleet.worker.hosting.upgrade import Versions
-from shoal.kinds import fleet, nodepools, sizes
-from shoal.kinds.nodepools import Pool
+from shoal.fleet.worker.hosting.upgrade import TargetVersions
+from shoal.kinds.clusterapi import machine_sizes
+from shoal.kinds.fleet import infrav1, nodepools
+from shoal.kinds.fleet.nodepools import ClusterNodePool
 
 Object = dict[str, Any]
-Wanted = tuple[str, Object]
+DesiredObject = tuple[str, Object]
 """Plural and object."""
 
-CORE = "cluster.x-k8s.io"
-CORE_VERSION = f"{CORE}/v1beta2"
+CAPI_GROUP = "cluster.x-k8s.io"
+CAPI_API_VERSION = f"{CAPI_GROUP}/v1beta2"
 DEPLOYMENT_NAME = "cluster.x-k8s.io/deployment-name"
-ANNOUNCED = "shoal.dev/announced"
+APPLIED_ANNOTATION = "shoal.dev/announced"
 """Annotation of a MachineDeployment: the annotations that were written here, as JSON."""
 
 
-def cluster(copy: Object) -> Object:
+def cluster_object(copy: Object) -> Object:
     metadata = _metadata(copy, copy["metadata"]["name"])
-    metadata["ownerReferences"] = [_owner(copy, fleet.API_VERSION, fleet.MANAGED_CLUSTER)]
-    reference = _reference("EmbeddedCluster", copy["metadata"]["name"])
+    metadata["ownerReferences"] = [_owner_reference(copy, infrav1.API_VERSION, infrav1.MANAGED_CLUSTER)]
+    reference = _infrastructure_ref("EmbeddedCluster", copy["metadata"]["name"])
     return {
-        "apiVersion": CORE_VERSION,
+        "apiVersion": CAPI_API_VERSION,
         "kind": "Cluster",
         "metadata": metadata,
         "spec": {"infrastructureRef": reference},
     }
 
 
-def members(copy: Object, owner: Object, versions: Versions) -> list[Wanted]:
+def member_objects(copy: Object, owner: Object, versions: TargetVersions) -> list[DesiredObject]:
     """Returns the objects that belong to the Cluster, once it exists."""
     name = copy["metadata"]["name"]
-    found: list[Wanted] = [("embeddedclusters", _owned(copy, owner, _embedded_cluster(name, versions.control_plane)))]
-    for pool in nodepools.all_of(fleet.spec_of(copy)):
-        found += [
-            ("embeddedmachinetemplates", _owned(copy, owner, _template(name, pool))),
-            ("machinedeployments", _owned(copy, owner, _deployment(name, pool, versions.nodes))),
+    objects: list[DesiredObject] = [
+        ("embeddedclusters", _with_owner(copy, owner, _embedded_cluster(name, versions.control_plane)))
+    ]
+    for pool in nodepools.all_pools(infrav1.spec_of(copy)):
+        objects += [
+            ("embeddedmachinetemplates", _with_owner(copy, owner, _machine_template(name, pool))),
+            ("machinedeployments", _with_owner(copy, owner, _machine_deployment(name, pool, versions.nodes))),
         ]
-    return found
+    return objects
 
 
-def is_of_pool(obj: Object) -> bool:
+def is_pool_object(obj: Object) -> bool:
     """True if it was created here for a pool; people may have their own MachineDeployments for a Cluster."""
-    return nodepools.LABEL in (obj["metadata"].get("labels") or {})
+    return nodepools.NODE_POOL_LABEL in (obj["metadata"].get("labels") or {})
 
 
-def template_name(name: str, pool: Pool) -> str:
+def template_name(name: str, pool: ClusterNodePool) -> str:
     """Machine templates are immutable: a pool whose machines change gets another template."""
-    if not pool.named:
+    if not pool.is_named:
         return f"{name}-{pool.name}"
-    digest = hashlib.sha256(orjson.dumps(pool.machine, option=orjson.OPT_SORT_KEYS)).hexdigest()[:8]
+    digest = hashlib.sha256(orjson.dumps(pool.machine_spec, option=orjson.OPT_SORT_KEYS)).hexdigest()[:8]
     return f"{name}-{pool.name}-{digest}"
 
 
 def _embedded_cluster(name: str, version: str) -> Object:
     spec = {"version": version} if version else {}
-    return {"apiVersion": fleet.API_VERSION, "kind": "EmbeddedCluster", "metadata": {"name": name}, "spec": spec}
+    return {"apiVersion": infrav1.API_VERSION, "kind": "EmbeddedCluster", "metadata": {"name": name}, "spec": spec}
 
 
-def _template(name: str, pool: Pool) -> Object:
+def _machine_template(name: str, pool: ClusterNodePool) -> Object:
     return {
-        "apiVersion": fleet.API_VERSION,
+        "apiVersion": infrav1.API_VERSION,
         "kind": "EmbeddedMachineTemplate",
-        "metadata": {"name": template_name(name, pool), "labels": {nodepools.LABEL: pool.name}},
-        "spec": {"template": {"spec": pool.machine}},
+        "metadata": {"name": template_name(name, pool), "labels": {nodepools.NODE_POOL_LABEL: pool.name}},
+        "spec": {"template": {"spec": pool.machine_spec}},
     }
 
 
-def _deployment(name: str, pool: Pool, version: str) -> Object:
-    own = f"{name}-{pool.name}"
-    labels = {fleet.CLUSTER_NAME: name, DEPLOYMENT_NAME: own}
+def _machine_deployment(name: str, pool: ClusterNodePool, version: str) -> Object:
+    deployment_name = f"{name}-{pool.name}"
+    labels = {infrav1.CLUSTER_NAME: name, DEPLOYMENT_NAME: deployment_name}
     machine: Object = {
         "clusterName": name,
         # Simulated machines have no bootstrap data; Cluster API needs an explicit empty Secret name.
         "bootstrap": {"dataSecretName": ""},
-        "infrastructureRef": _reference("EmbeddedMachineTemplate", template_name(name, pool)),
+        "infrastructureRef": _infrastructure_ref("EmbeddedMachineTemplate", template_name(name, pool)),
     }
     if version:
         machine["version"] = version
     return {
-        "apiVersion": CORE_VERSION,
+        "apiVersion": CAPI_API_VERSION,
         "kind": "MachineDeployment",
         "metadata": {
-            "name": own,
-            "labels": {nodepools.LABEL: pool.name, **({sizes.MEMBER: ""} if pool.bought else {})},
-            "annotations": announced(pool.announcement),
+            "name": deployment_name,
+            "labels": {
+                nodepools.NODE_POOL_LABEL: pool.name,
+                **({machine_sizes.KARPENTER_MEMBER_LABEL: ""} if pool.is_provisioned else {}),
+            },
+            "annotations": with_applied_annotation(pool.capacity_annotations),
         },
         "spec": {
             "clusterName": name,
@@ -105,29 +111,29 @@ def _deployment(name: str, pool: Pool, version: str) -> Object:
     }
 
 
-def announced(annotations: dict[str, str]) -> dict[str, str]:
+def with_applied_annotation(annotations: dict[str, str]) -> dict[str, str]:
     """Adds an annotation with the written annotations, by which changes of others are recognised later."""
-    return {**annotations, ANNOUNCED: orjson.dumps(annotations, option=orjson.OPT_SORT_KEYS).decode()}
+    return {**annotations, APPLIED_ANNOTATION: orjson.dumps(annotations, option=orjson.OPT_SORT_KEYS).decode()}
 
 
-def _owned(copy: Object, owner: Object, obj: Object) -> Object:
-    given = obj["metadata"]
-    metadata = _metadata(copy, given["name"])
-    metadata["labels"] |= given.get("labels") or {}
-    if given.get("annotations"):
-        metadata["annotations"] = given["annotations"]
-    metadata["ownerReferences"] = [_owner(owner, CORE_VERSION, "Cluster")]
+def _with_owner(copy: Object, owner: Object, obj: Object) -> Object:
+    obj_metadata = obj["metadata"]
+    metadata = _metadata(copy, obj_metadata["name"])
+    metadata["labels"] |= obj_metadata.get("labels") or {}
+    if obj_metadata.get("annotations"):
+        metadata["annotations"] = obj_metadata["annotations"]
+    metadata["ownerReferences"] = [_owner_reference(owner, CAPI_API_VERSION, "Cluster")]
     return {**obj, "metadata": metadata}
 
 
 def _metadata(copy: Object, name: str) -> Object:
-    labels = {fleet.CLUSTER_NAME: copy["metadata"]["name"]}
+    labels = {infrav1.CLUSTER_NAME: copy["metadata"]["name"]}
     return {"name": name, "namespace": copy["metadata"]["namespace"], "labels": labels}
 
 
-def _owner(obj: Object, api_version: str, kind: str) -> Object:
+def _owner_reference(obj: Object, api_version: str, kind: str) -> Object:
     return {"apiVersion": api_version, "kind": kind, "name": obj["metadata"]["name"], "uid": obj["metadata"]["uid"]}
 
 
-def _reference(kind: str, name: str) -> Object:
-    return {"apiGroup": fleet.GROUP, "kind": kind, "name": name}
+def _infrastructure_ref(kind: str, name: str) -> Object:
+    return {"apiGroup": infrav1.GROUP, "kind": kind, "name": name}

@@ -9,38 +9,42 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.kinds import fleet
-from shoal.kinds.versions import problem
+from shoal.kinds.fleet import infrav1
+from shoal.kinds.versions import version_error
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Versions:
+class TargetVersions:
     """Empty: the server's own version."""
 
     control_plane: str
     nodes: str
-    refused: str = ""
+    version_error: str = ""
     """Why the requested version is not used."""
 
 
-def versions(wanted: str, control_plane: Object | None) -> Versions:
+def target_versions(desired: str, control_plane: Object | None) -> TargetVersions:
     """`control_plane` is the EmbeddedCluster, if there is one."""
     if control_plane is None:
-        return Versions(wanted, wanted)
-    asked = str(fleet.spec_of(control_plane).get("version") or "")
-    up, wanted = is_up(control_plane), wanted or asked
-    refused = problem(wanted, asked if asked or up else None) if wanted != asked else None
-    if refused is not None:
-        wanted = asked
-    runs = running_version(control_plane)
-    return Versions(wanted, runs if up else wanted, refused.message if refused is not None else "")
+        return TargetVersions(desired, desired)
+    current = str(infrav1.spec_of(control_plane).get("version") or "")
+    provisioned, desired = is_control_plane_provisioned(control_plane), desired or current
+    version_problem = (
+        version_error(desired, current if current or provisioned else None) if desired != current else None
+    )
+    if version_problem is not None:
+        desired = current
+    running = running_version(control_plane)
+    return TargetVersions(
+        desired, running if provisioned else desired, version_problem.message if version_problem is not None else ""
+    )
 
 
 def running_version(control_plane: Object | None) -> str:
-    return str(fleet.status_of(control_plane or {}).get("version") or "")
+    return str(infrav1.status_of(control_plane or {}).get("version") or "")
 
 
-def is_up(control_plane: Object) -> bool:
-    return bool((fleet.status_of(control_plane).get("initialization") or {}).get("provisioned"))
+def is_control_plane_provisioned(control_plane: Object) -> bool:
+    return bool((infrav1.status_of(control_plane).get("initialization") or {}).get("provisioned"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from shoal.kinds import joining
+from shoal.kinds.fleet import worker_join
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -20,7 +20,7 @@ def new_key() -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def certificate_request(key: bytes, worker: str) -> bytes:
+def new_csr(key: bytes, worker: str) -> bytes:
     """Returns the request for the worker's own user, as PEM. Raises ValueError if the key is invalid."""
     from cryptography import x509  # noqa: PLC0415
     from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
@@ -28,14 +28,14 @@ def certificate_request(key: bytes, worker: str) -> bytes:
     from cryptography.x509.oid import NameOID  # noqa: PLC0415
 
     subject = [
-        x509.NameAttribute(NameOID.ORGANIZATION_NAME, joining.GROUP),
-        x509.NameAttribute(NameOID.COMMON_NAME, joining.user_name(worker)),
+        x509.NameAttribute(NameOID.ORGANIZATION_NAME, worker_join.WORKERS_GROUP),
+        x509.NameAttribute(NameOID.COMMON_NAME, worker_join.user_name(worker)),
     ]
     request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(subject))
     return request.sign(_load(key), hashes.SHA256()).public_bytes(Encoding.PEM)
 
 
-def request_name(key: bytes, worker: str) -> str:
+def csr_name(key: bytes, worker: str) -> str:
     """Name of the CertificateSigningRequest: the same for the same key, so that a retry finds the same request."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat  # noqa: PLC0415
 
@@ -47,7 +47,7 @@ def _load(key: bytes) -> ec.EllipticCurvePrivateKey:
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
     from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
 
-    found = load_pem_private_key(key, password=None)
-    if not isinstance(found, ec.EllipticCurvePrivateKey):
+    private_key = load_pem_private_key(key, password=None)
+    if not isinstance(private_key, ec.EllipticCurvePrivateKey):
         raise ValueError("the worker's key is not an EC key")
-    return found
+    return private_key

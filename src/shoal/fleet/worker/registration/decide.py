@@ -5,17 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.fleet.worker.settings import WorkerSettings
-from shoal.kinds import fleet
-from shoal.kinds.versions import SUPPORTED
+from shoal.kinds.fleet import infrav1
+from shoal.kinds.versions import SUPPORTED_VERSIONS
 
 Object = dict[str, Any]
 
 
-def worker_object(settings: WorkerSettings, store: str) -> Object:
+def worker_object(settings: WorkerSettings, store_id: str) -> Object:
     return {
-        "apiVersion": fleet.API_VERSION,
-        "kind": fleet.WORKER,
-        "metadata": {"name": settings.name, "namespace": fleet.NAMESPACE, "annotations": {fleet.STORE: store}},
+        "apiVersion": infrav1.API_VERSION,
+        "kind": infrav1.WORKER,
+        "metadata": {
+            "name": settings.name,
+            "namespace": infrav1.NAMESPACE,
+            "annotations": {infrav1.STORE_ANNOTATION: store_id},
+        },
         "spec": worker_spec(settings),
     }
 
@@ -24,49 +28,51 @@ def worker_spec(settings: WorkerSettings) -> Object:
     """Fields that the process knows best; labels and taints are left to people."""
     return {
         "version": settings.version,
-        "versions": list(SUPPORTED),
+        "versions": list(SUPPORTED_VERSIONS),
         "capacity": settings.capacity,
         "location": settings.location,
         "infrastructure": settings.infrastructure,
-        "provides": list(settings.provides),
+        "provides": list(settings.infrastructures),
     }
 
 
 def store_of(worker: Object) -> str:
-    return str((worker["metadata"].get("annotations") or {}).get(fleet.STORE) or "")
+    return str((worker["metadata"].get("annotations") or {}).get(infrav1.STORE_ANNOTATION) or "")
 
 
-def taken(worker: Object, store: str) -> Object:
+def store_claim_patch(worker: Object, store_id: str) -> Object:
     """Returns the patch that claims a Worker without a store; it conflicts if another worker was faster."""
     version = worker["metadata"]["resourceVersion"]
-    return {"metadata": {"resourceVersion": version, "annotations": {fleet.STORE: store}}}
+    return {"metadata": {"resourceVersion": version, "annotations": {infrav1.STORE_ANNOTATION: store_id}}}
 
 
 def spec_patch(worker: Object, settings: WorkerSettings) -> Object | None:
     """Returns the differing fields; None if there are none. A worker that a hub runs, or that a bundle installed, only
     sets its version, and `versions` if unset.
     """
-    spec, said = fleet.spec_of(worker), worker_spec(settings)
-    supervised = settings.declared or fleet.SUPERVISOR in (worker["metadata"].get("annotations") or {})
-    if supervised or spec.get("infrastructure") == fleet.KIND:
-        said = {key: said[key] for key in ("version", "versions") if key == "version" or not spec.get(key)}
-    elif spec.get("infrastructure") != fleet.PROCESS:
-        del said["infrastructure"]  # Somebody has set it deliberately.
-    different = {key: value for key, value in said.items() if spec.get(key) != value}
-    return {"spec": different} if different else None
+    spec, desired = infrav1.spec_of(worker), worker_spec(settings)
+    is_supervised = settings.is_hub_managed or infrav1.SUPERVISOR_ANNOTATION in (
+        worker["metadata"].get("annotations") or {}
+    )
+    if is_supervised or spec.get("infrastructure") == infrav1.KIND_WORKER:
+        desired = {key: desired[key] for key in ("version", "versions") if key == "version" or not spec.get(key)}
+    elif spec.get("infrastructure") != infrav1.PROCESS_WORKER:
+        del desired["infrastructure"]  # Somebody has set it deliberately.
+    changed = {key: value for key, value in desired.items() if spec.get(key) != value}
+    return {"spec": changed} if changed else None
 
 
-def lease(settings: WorkerSettings, store: str, now: str, *, fences: bool = False) -> Object:
-    metadata: Object = {"name": fleet.lease_name(settings.name), "namespace": fleet.NAMESPACE}
-    if fences:
-        metadata["annotations"] = {fleet.FENCES: "true"}
+def lease_object(settings: WorkerSettings, store_id: str, now: str, *, supports_fencing: bool = False) -> Object:
+    metadata: Object = {"name": infrav1.lease_name(settings.name), "namespace": infrav1.NAMESPACE}
+    if supports_fencing:
+        metadata["annotations"] = {infrav1.FENCES_ANNOTATION: "true"}
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": metadata,
         "spec": {
-            "holderIdentity": store,
-            "leaseDurationSeconds": int(fleet.SILENCE_SECONDS),
+            "holderIdentity": store_id,
+            "leaseDurationSeconds": int(infrav1.LEASE_GRACE_SECONDS),
             "acquireTime": now,
             "renewTime": now,
         },

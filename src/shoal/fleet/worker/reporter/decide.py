@@ -10,20 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.fleet.worker.hosting.upgrade import is_up, running_version, versions
+from shoal.fleet.worker.hosting.upgrade import is_control_plane_provisioned, running_version, target_versions
 from shoal.fleet.worker.settings import WorkerSettings
-from shoal.kinds import fleet, nodepools
+from shoal.kinds.fleet import infrav1, nodepools
 from shoal.objects.conditions import get_condition, set_condition
 
 Object = dict[str, Any]
-Said = tuple[str, str, str]
+ConditionFields = tuple[str, str, str]
 """Status, reason and message of a condition."""
 
-CONTROL_PLANE, NODES, UP_TO_DATE = "ControlPlaneUpgrading", "NodesUpgrading", "UpToDate"
+CONTROL_PLANE_UPGRADING, NODES_UPGRADING, UP_TO_DATE = "ControlPlaneUpgrading", "NodesUpgrading", "UpToDate"
 
 
 @dataclass(frozen=True, slots=True)
-class Hosted:
+class HostedState:
     """Objects of the cluster in the worker's own root."""
 
     cluster: Object | None = None
@@ -35,117 +35,126 @@ class Hosted:
     """Its MachineDeployments by pool name, including those the provisioner buys from."""
 
 
-def report(managed: Object, hosted: Hosted, worker: WorkerSettings, now: str) -> Object:
+def cluster_status(managed: Object, state: HostedState, worker: WorkerSettings, now: str) -> Object:
     """Returns the new status, built from the one the hub has."""
-    infrastructure = fleet.spec_of(managed).get("infrastructure")
-    if infrastructure not in worker.provides:
-        said = f"infrastructure {infrastructure} is not supported by worker {worker.name}"
-        return failed(managed, fleet.NOT_SUPPORTED, f"{said}, which provides {', '.join(worker.provides)}", now)
-    running = is_provisioned(hosted.cluster) and bool(hosted.kubeconfig)
-    told = _condition(managed, fleet.INFRASTRUCTURE_READY, _infrastructure(hosted.cluster), now)
-    told = _condition(told, fleet.NODES_READY, _nodes(managed, hosted), now)
-    told = _with_status(told, _counted(managed, hosted))
-    broken = _broken(hosted.control_plane)
-    if broken is not None and not running:
-        return failed(told, *broken, now)
-    told = _condition(told, fleet.READY, _ready(hosted, running), now)
-    if not running:
-        return _phased(told)
-    upgraded = _upgraded(managed, hosted)
-    told = _condition(told, fleet.UPGRADED, upgraded, now)
-    published = fleet.kubeconfig_hash(hosted.kubeconfig)
-    version = running_version(hosted.control_plane) or worker.version
-    told = _with_status(told, {"version": version, "kubeconfigHash": published})
-    if upgraded[1] == fleet.VERSION_REFUSED:
-        return _phased(_with_status(told, {"errors": fleet.errors_with(told, *upgraded[1:], now)}))
-    status = _phased(told)
-    status.pop("errors", None)
-    return status
+    infrastructure = infrav1.spec_of(managed).get("infrastructure")
+    if infrastructure not in worker.infrastructures:
+        message = f"infrastructure {infrastructure} is not supported by worker {worker.name}"
+        return failed_status(
+            managed, infrav1.NOT_SUPPORTED, f"{message}, which provides {', '.join(worker.infrastructures)}", now
+        )
+    is_running = is_provisioned(state.cluster) and bool(state.kubeconfig)
+    updated = _with_condition(managed, infrav1.INFRASTRUCTURE_READY, _infrastructure_condition(state.cluster), now)
+    updated = _with_condition(updated, infrav1.NODES_READY, _nodes_condition(managed, state), now)
+    updated = _merge_status(updated, _node_counts(managed, state))
+    failure = _provider_failure(state.control_plane)
+    if failure is not None and not is_running:
+        return failed_status(updated, *failure, now)
+    updated = _with_condition(updated, infrav1.READY, _ready_condition(state, is_running), now)
+    if not is_running:
+        return _status_with_phase(updated)
+    upgraded_fields = _upgraded_condition(managed, state)
+    updated = _with_condition(updated, infrav1.UPGRADED, upgraded_fields, now)
+    kubeconfig_hash = infrav1.kubeconfig_hash(state.kubeconfig)
+    version = running_version(state.control_plane) or worker.version
+    updated = _merge_status(updated, {"version": version, "kubeconfigHash": kubeconfig_hash})
+    if upgraded_fields[1] == infrav1.VERSION_REFUSED:
+        return _status_with_phase(
+            _merge_status(updated, {"errors": infrav1.append_error(updated, *upgraded_fields[1:], now)})
+        )
+    final_status = _status_with_phase(updated)
+    final_status.pop("errors", None)
+    return final_status
 
 
-def failed(managed: Object, reason: str, message: str, now: str) -> Object:
-    told = _condition(managed, fleet.READY, ("False", reason, message), now)
-    return _phased(_with_status(told, {"errors": fleet.errors_with(managed, reason, message, now)}))
+def failed_status(managed: Object, reason: str, message: str, now: str) -> Object:
+    updated = _with_condition(managed, infrav1.READY, ("False", reason, message), now)
+    return _status_with_phase(_merge_status(updated, {"errors": infrav1.append_error(managed, reason, message, now)}))
 
 
-def _phased(told: Object) -> Object:
-    generation = int(told["metadata"].get("generation") or 0)
-    return {**fleet.status_of(told), "phase": fleet.phase_of(told), "observedGeneration": generation}
+def _status_with_phase(managed: Object) -> Object:
+    generation = int(managed["metadata"].get("generation") or 0)
+    return {**infrav1.status_of(managed), "phase": infrav1.phase_of(managed), "observedGeneration": generation}
 
 
-def _with_status(told: Object, added: Object) -> Object:
-    return {**told, "status": {**fleet.status_of(told), **added}}
+def _merge_status(managed: Object, fields: Object) -> Object:
+    return {**managed, "status": {**infrav1.status_of(managed), **fields}}
 
 
 def is_provisioned(cluster: Object | None) -> bool:
-    if cluster is None or fleet.is_deleting(cluster):
+    if cluster is None or infrav1.is_deleting(cluster):
         return False
-    return fleet.status_of(cluster).get("phase") == "Provisioned"
+    return infrav1.status_of(cluster).get("phase") == "Provisioned"
 
 
-def _broken(control_plane: Object | None) -> tuple[str, str] | None:
+def _provider_failure(control_plane: Object | None) -> tuple[str, str] | None:
     """Returns a provider failure that waiting does not resolve."""
-    ready = get_condition(control_plane or {}, fleet.READY)
-    if ready is None or ready["status"] != "False" or ready.get("reason") not in fleet.FAILURES:
+    ready = get_condition(control_plane or {}, infrav1.READY)
+    if ready is None or ready["status"] != "False" or ready.get("reason") not in infrav1.PERMANENT_FAILURE_REASONS:
         return None
     return str(ready["reason"]), str(ready.get("message") or "")
 
 
-def _infrastructure(cluster: Object | None) -> Said:
+def _infrastructure_condition(cluster: Object | None) -> ConditionFields:
     if cluster is None:
         return "False", "NotThereYet", "the Cluster is not there yet"
-    said = get_condition(cluster, fleet.INFRASTRUCTURE_READY)
-    if said is not None:
-        return str(said["status"]), str(said.get("reason") or "Unknown"), str(said.get("message") or "")
-    initialization = fleet.status_of(cluster).get("initialization") or {}
+    condition = get_condition(cluster, infrav1.INFRASTRUCTURE_READY)
+    if condition is not None:
+        return str(condition["status"]), str(condition.get("reason") or "Unknown"), str(condition.get("message") or "")
+    initialization = infrav1.status_of(cluster).get("initialization") or {}
     if initialization.get("infrastructureProvisioned"):
         return "True", "Provisioned", ""
     return "False", "Provisioning", "the infrastructure is being provisioned"
 
 
-def _ready_nodes(pool: Object | None) -> int:
-    return int(fleet.status_of(pool or {}).get("readyReplicas") or 0)
+def _ready_node_count(pool: Object | None) -> int:
+    return int(infrav1.status_of(pool or {}).get("readyReplicas") or 0)
 
 
-def _counted(managed: Object, hosted: Hosted) -> Object:
-    asked = [
-        {"name": pool.name, "nodes": pool.nodes, "readyNodes": _ready_nodes(hosted.pools.get(pool.name))}
-        for pool in nodepools.asked_for(fleet.spec_of(managed))
+def _node_counts(managed: Object, state: HostedState) -> Object:
+    pools = [
+        {"name": pool.name, "nodes": pool.nodes, "readyNodes": _ready_node_count(state.pools.get(pool.name))}
+        for pool in nodepools.declared_pools(infrav1.spec_of(managed))
     ]
-    return {"nodes": sum(map(_ready_nodes, hosted.pools.values())), "nodePools": asked}
+    return {"nodes": sum(map(_ready_node_count, state.pools.values())), "nodePools": pools}
 
 
-def _nodes(managed: Object, hosted: Hosted) -> Said:
-    asked = nodepools.asked_for(fleet.spec_of(managed))
-    wanted = sum(pool.nodes for pool in asked)
-    ready = sum(min(pool.nodes, _ready_nodes(hosted.pools.get(pool.name))) for pool in asked)
-    message = f"{ready} of {wanted} nodes are ready"
-    return ("True", "NodesReady", message) if ready >= wanted else ("False", "NodesNotReady", message)
+def _nodes_condition(managed: Object, state: HostedState) -> ConditionFields:
+    pools = nodepools.declared_pools(infrav1.spec_of(managed))
+    desired = sum(pool.nodes for pool in pools)
+    ready = sum(min(pool.nodes, _ready_node_count(state.pools.get(pool.name))) for pool in pools)
+    message = f"{ready} of {desired} nodes are ready"
+    return ("True", "NodesReady", message) if ready >= desired else ("False", "NodesNotReady", message)
 
 
-def _ready(hosted: Hosted, running: bool) -> Said:
+def _ready_condition(state: HostedState, running: bool) -> ConditionFields:
     if running:
         return "True", "Running", "its API is served"
-    if is_provisioned(hosted.cluster):
+    if is_provisioned(state.cluster):
         return "False", "NoKubeconfig", "there is no kubeconfig for it yet"
     return "False", "Provisioning", "its control plane is being provisioned"
 
 
-def _upgraded(managed: Object, hosted: Hosted) -> Said:
-    wanted, runs = str(fleet.spec_of(managed).get("version") or ""), running_version(hosted.control_plane)
-    refused = versions(wanted, hosted.control_plane).refused
-    if refused:
-        return "False", fleet.VERSION_REFUSED, refused
-    if wanted and runs != wanted and hosted.control_plane is not None and is_up(hosted.control_plane):
-        return "False", CONTROL_PLANE, f"the control plane goes to {wanted}"
-    counts = [each for pool in hosted.pools.values() for each in fleet.status_of(pool).get("versions") or ()]
+def _upgraded_condition(managed: Object, state: HostedState) -> ConditionFields:
+    desired, running = str(infrav1.spec_of(managed).get("version") or ""), running_version(state.control_plane)
+    version_error = target_versions(desired, state.control_plane).version_error
+    if version_error:
+        return "False", infrav1.VERSION_REFUSED, version_error
+    if (
+        desired
+        and running != desired
+        and state.control_plane is not None
+        and is_control_plane_provisioned(state.control_plane)
+    ):
+        return "False", CONTROL_PLANE_UPGRADING, f"the control plane goes to {desired}"
+    counts = [each for pool in state.pools.values() for each in infrav1.status_of(pool).get("versions") or ()]
     nodes = sum(int(each["replicas"]) for each in counts)
-    old = sum(int(each["replicas"]) for each in counts if each.get("version") != wanted) if wanted else 0
-    if old:
-        return "False", NODES, f"{nodes - old} of {nodes} nodes run {wanted}"
+    outdated = sum(int(each["replicas"]) for each in counts if each.get("version") != desired) if desired else 0
+    if outdated:
+        return "False", NODES_UPGRADING, f"{nodes - outdated} of {nodes} nodes run {desired}"
     return "True", UP_TO_DATE, "control plane and nodes run the version asked for"
 
 
-def _condition(obj: Object, type_: str, said: Said, now: str) -> Object:
-    generation, (status, reason, message) = obj["metadata"].get("generation"), said
+def _with_condition(obj: Object, type_: str, condition: ConditionFields, now: str) -> Object:
+    generation, (status, reason, message) = obj["metadata"].get("generation"), condition
     return set_condition(obj, type_, status, reason=reason, message=message, observed_generation=generation, now=now)

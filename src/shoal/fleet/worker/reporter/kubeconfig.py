@@ -10,7 +10,7 @@ import yaml
 Object = dict[str, Any]
 
 
-def published(secret: Object, name: str, server: str, authority: str) -> str:
+def hub_kubeconfig(secret: Object, name: str, server: str, ca: str) -> str:
     """Returns the provider's kubeconfig with the hub's stable address as server. Raises ValueError if it is not a
     kubeconfig.
     """
@@ -21,10 +21,10 @@ def published(secret: Object, name: str, server: str, authority: str) -> str:
     except (KeyError, TypeError, ValueError, yaml.YAMLError):
         raise ValueError(f"Secret {secret['metadata']['name']} holds no kubeconfig with one user") from None
     cluster = {"server": server}
-    if authority:
-        cluster["certificate-authority-data"] = base64.b64encode(authority.encode()).decode()
+    if ca:
+        cluster["certificate-authority-data"] = base64.b64encode(ca.encode()).decode()
     context = {"cluster": name, "user": f"{name}-admin"}
-    made = {
+    kubeconfig = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": name, "cluster": cluster}],
@@ -32,4 +32,4 @@ def published(secret: Object, name: str, server: str, authority: str) -> str:
         "current-context": name,
         "users": [{"name": f"{name}-admin", "user": user}],
     }
-    return str(yaml.dump(made, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False))
+    return str(yaml.dump(kubeconfig, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False))

@@ -11,18 +11,22 @@ from enum import Enum
 from typing import Any
 
 from shoal.fleet.bus.decide import is_stale
-from shoal.fleet.bus.interface import Mark, Message
-from shoal.kinds import fleet, moving
+from shoal.fleet.bus.interface import BusMessage, MessageVersion
+from shoal.kinds.fleet import infrav1, migration
 from shoal.objects import mergepatch
 
 Object = dict[str, Any]
 
-HUB, UID = "shoal.dev/hub", "shoal.dev/hub-uid"
-GENERATION, EPOCH, REVISION = "shoal.dev/hub-generation", "shoal.dev/epoch", "shoal.dev/hub-revision"
+HUB_ANNOTATION, UID_ANNOTATION = "shoal.dev/hub", "shoal.dev/hub-uid"
+GENERATION_ANNOTATION, EPOCH_ANNOTATION, REVISION_ANNOTATION = (
+    "shoal.dev/hub-generation",
+    "shoal.dev/epoch",
+    "shoal.dev/hub-revision",
+)
 """Annotations of the copy: the id of its hub, and the version of the message."""
 
 
-class Step(Enum):
+class CopyAction(Enum):
     NOTHING = "nothing"
     CREATE = "create"
     UPDATE = "update"
@@ -31,78 +35,84 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    step: Step
+class CopyDecision:
+    action: CopyAction
     copy: Object | None = None
     """The object to create, or the patch to update with."""
 
 
-def decide(message: Message, copy: Object | None, hub: str) -> Decision:
+def decide(message: BusMessage, copy: Object | None, hub_id: str) -> CopyDecision:
     """`hub_id` is the id of the hub that sent it."""
-    if is_to_be_restored(message, copy):
-        return Decision(Step.NOTHING)  # Everything is restored at once, including the copy.
+    if needs_restore(message, copy):
+        return CopyDecision(CopyAction.NOTHING)  # Everything is restored at once, including the copy.
     if copy is None:
         # The worker's own store is the truth about what it hosts: without a copy it hosts nothing.
-        return Decision(Step.ACKNOWLEDGE) if message.deleting else Decision(Step.CREATE, copy_of(message, hub))
-    known = mark_of(copy)
-    if fleet.is_deleting(copy):
-        return Decision(Step.NOTHING)  # Its deletion triggers another reconcile.
-    if hub_of(copy) == hub and is_stale(known, message.mark):
-        return Decision(Step.NOTHING)  # Revisions of two hubs cannot be compared.
-    if message.deleting or known.uid != message.mark.uid:
-        return Decision(Step.DELETE)  # Another uid: the hub has a new object of that name.
-    if known.epoch == message.mark.epoch and fleet.spec_of(copy) == fleet.spec_of(message.managed):
-        return Decision(Step.NOTHING)
+        return (
+            CopyDecision(CopyAction.ACKNOWLEDGE)
+            if message.deleting
+            else CopyDecision(CopyAction.CREATE, new_copy(message, hub_id))
+        )
+    copy_version = version_of(copy)
+    if infrav1.is_deleting(copy):
+        return CopyDecision(CopyAction.NOTHING)  # Its deletion triggers another reconcile.
+    if hub_id_of(copy) == hub_id and is_stale(copy_version, message.version):
+        return CopyDecision(CopyAction.NOTHING)  # Revisions of two hubs cannot be compared.
+    if message.deleting or copy_version.uid != message.version.uid:
+        return CopyDecision(CopyAction.DELETE)  # Another uid: the hub has a new object of that name.
+    if copy_version.epoch == message.version.epoch and infrav1.spec_of(copy) == infrav1.spec_of(message.managed):
+        return CopyDecision(CopyAction.NOTHING)
     patch = {
         "metadata": {
-            "annotations": annotations_of(message.mark, hub),
+            "annotations": version_annotations(message.version, hub_id),
             "resourceVersion": copy["metadata"]["resourceVersion"],
         },
-        "spec": mergepatch.create(fleet.spec_of(copy), fleet.spec_of(message.managed)),
+        "spec": mergepatch.create(infrav1.spec_of(copy), infrav1.spec_of(message.managed)),
     }
-    return Decision(Step.UPDATE, patch)
+    return CopyDecision(CopyAction.UPDATE, patch)
 
 
-def is_to_be_restored(message: Message, copy: Object | None) -> bool:
+def needs_restore(message: BusMessage, copy: Object | None) -> bool:
     """True if the hub wants the state that another worker had and it is not here yet; also if it is to be deleted and
     the copy is from before that.
     """
-    if not moving.restore_from(message.managed) or (message.deleting and copy is None):
+    if not migration.restore_source(message.managed) or (message.deleting and copy is None):
         return False
-    mark = mark_of(copy) if copy is not None else None
-    return mark is None or (mark.uid == message.mark.uid and mark.epoch < message.mark.epoch)
+    version = version_of(copy) if copy is not None else None
+    return version is None or (version.uid == message.version.uid and version.epoch < message.version.epoch)
 
 
-def copy_of(message: Message, hub: str) -> Object:
+def new_copy(message: BusMessage, hub_id: str) -> Object:
     namespace, name = message.name
     return {
-        "apiVersion": fleet.API_VERSION,
-        "kind": fleet.MANAGED_CLUSTER,
+        "apiVersion": infrav1.API_VERSION,
+        "kind": infrav1.MANAGED_CLUSTER,
         "metadata": {
             "name": name,
             "namespace": namespace,
-            "annotations": annotations_of(message.mark, hub),
-            "finalizers": [fleet.FINALIZER],
+            "annotations": version_annotations(message.version, hub_id),
+            "finalizers": [infrav1.MANAGED_CLUSTER_FINALIZER],
         },
-        "spec": fleet.spec_of(message.managed),
+        "spec": infrav1.spec_of(message.managed),
     }
 
 
-def mark_of(copy: Object) -> Mark:
-    found = copy["metadata"].get("annotations") or {}
-    numbers = (int(found.get(key) or 0) for key in (GENERATION, EPOCH, REVISION))
-    return Mark(str(found.get(UID) or ""), *numbers)
+def version_of(copy: Object) -> MessageVersion:
+    copy_annotations = copy["metadata"].get("annotations") or {}
+    numbers = (
+        int(copy_annotations.get(key) or 0) for key in (GENERATION_ANNOTATION, EPOCH_ANNOTATION, REVISION_ANNOTATION)
+    )
+    return MessageVersion(str(copy_annotations.get(UID_ANNOTATION) or ""), *numbers)
 
 
-def hub_of(copy: Object) -> str:
-    return str((copy["metadata"].get("annotations") or {}).get(HUB) or "")
+def hub_id_of(copy: Object) -> str:
+    return str((copy["metadata"].get("annotations") or {}).get(HUB_ANNOTATION) or "")
 
 
-def annotations_of(mark: Mark, hub: str) -> dict[str, str]:
+def version_annotations(version: MessageVersion, hub_id: str) -> dict[str, str]:
     return {
-        HUB: hub,
-        UID: mark.uid,
-        GENERATION: str(mark.generation),
-        EPOCH: str(mark.epoch),
-        REVISION: str(mark.revision),
+        HUB_ANNOTATION: hub_id,
+        UID_ANNOTATION: version.uid,
+        GENERATION_ANNOTATION: str(version.generation),
+        EPOCH_ANNOTATION: str(version.epoch),
+        REVISION_ANNOTATION: str(version.revision),
     }

@@ -7,8 +7,14 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from shoal.objects.cel.errors import CelError, no_overload
-from shoal.objects.cel.overloads import Overload, both, function, method, shorter
+from shoal.objects.cel.errors import CELError, no_overload
+from shoal.objects.cel.overloads import (
+    Overload,
+    both_traversal_cost,
+    function_overload,
+    method_overload,
+    shorter_traversal_cost,
+)
 from shoal.objects.cel.types import (
     BOOL,
     BYTES,
@@ -18,86 +24,86 @@ from shoal.objects.cel.types import (
     STRING,
     TIMESTAMP,
     UINT,
-    Type,
+    CELType,
     list_of,
     map_of,
     optional_of,
-    param,
+    type_param,
 )
 from shoal.objects.cel.values import (
     INT_MAX,
     INT_MIN,
-    NONE,
+    OPTIONAL_NONE,
     UINT_MAX,
     Duration,
-    Optional,
+    OptionalValue,
     Timestamp,
     UInt,
     Value,
-    added,
+    concat_lists,
     contains,
     equal,
 )
 
-A, B = param("A"), param("B")
+A, B = type_param("A"), type_param("B")
 LIST_A, MAP_AB = list_of(A), map_of(A, B)
-_FIRST, _LAST = -62135596800 * 10**9, 253402300799 * 10**9 + 999_999_999
-_SHORT, _PER_COPIED = 1000, 8
+_MIN_TIMESTAMP, _MAX_TIMESTAMP = -62135596800 * 10**9, 253402300799 * 10**9 + 999_999_999
+_FREE_COPY_ITEMS, _COPIED_ITEMS_PER_UNIT = 1000, 8
 
 
-def whole(value: int) -> int:
+def check_int(value: int) -> int:
     if INT_MIN <= value <= INT_MAX:
         return value
-    raise CelError("integer overflow")
+    raise CELError("integer overflow")
 
 
-def unsigned(value: int) -> UInt:
+def check_uint(value: int) -> UInt:
     if 0 <= value <= UINT_MAX:
         return UInt(value)
-    raise CelError("unsigned integer overflow")
+    raise CELError("unsigned integer overflow")
 
 
-def span(value: int) -> Duration:
+def check_duration(value: int) -> Duration:
     if INT_MIN <= value <= INT_MAX:
         return Duration(value)
-    raise CelError("duration overflow")
+    raise CELError("duration overflow")
 
 
-def moment(value: int) -> Timestamp:
-    if _FIRST <= value <= _LAST:
+def check_timestamp(value: int) -> Timestamp:
+    if _MIN_TIMESTAMP <= value <= _MAX_TIMESTAMP:
         return Timestamp(value)
-    raise CelError("timestamp overflow")
+    raise CELError("timestamp overflow")
 
 
-def _over(make: Callable[[int], Any], compute: Callable[[Any, Any], int]) -> Callable[[Any, Any], Any]:
+def _checked_op(make: Callable[[int], Any], compute: Callable[[Any, Any], int]) -> Callable[[Any, Any], Any]:
     def run(a: int, b: int) -> Any:
         return make(compute(int(a), int(b)))
 
     return run
 
 
-def _int(compute: Callable[[int, int], int]) -> Callable[[int, int], int]:
+def _int_op(compute: Callable[[int, int], int]) -> Callable[[int, int], int]:
     def run(a: int, b: int) -> int:
-        found = compute(a, b)
-        if INT_MIN <= found <= INT_MAX:
-            return found
-        raise CelError("integer overflow")
+        result = compute(a, b)
+        if INT_MIN <= result <= INT_MAX:
+            return result
+        raise CELError("integer overflow")
 
     return run
 
 
 def _divide(a: int, b: int) -> int:
     if not b:
-        raise CelError("division by zero")
+        raise CELError("division by zero")
     quotient = abs(a) // abs(b)
     return quotient if (a < 0) == (b < 0) else -quotient
 
 
 def _modulo(a: int, b: int) -> int:
     if not b:
-        raise CelError("modulus by zero")
+        raise CELError("modulus by zero")
     if a == INT_MIN and b == -1:
-        raise CelError("integer overflow")
+        raise CELError("integer overflow")
     rest = abs(a) % abs(b)
     return -rest if a < 0 else rest
 
@@ -113,71 +119,73 @@ def _divide_doubles(a: float, b: float) -> float:
 def _index(items: list[Value], index: int) -> Value:
     if 0 <= index < len(items):
         return items[index]
-    raise CelError(f"index out of bounds: {index}")
+    raise CELError(f"index out of bounds: {index}")
 
 
-def at_key(entries: dict[Value, Value], key: Value) -> Value:
+def map_index(entries: dict[Value, Value], key: Value) -> Value:
     try:
         if key in entries and (key.__class__ is not bool or any(known is key for known in entries)):
             return entries[key]
     except TypeError:
         raise no_overload() from None
-    raise CelError(f"no such key: {key}")
+    raise CELError(f"no such key: {key}")
 
 
-def in_map(key: Value, entries: dict[Value, Value]) -> bool:
+def map_has_key(key: Value, entries: dict[Value, Value]) -> bool:
     try:
         return key in entries and (key.__class__ is not bool or any(known is key for known in entries))
     except TypeError:
         raise no_overload() from None
 
 
-def _optional_item(items: Value, index: Value) -> Optional:
-    return Optional(items[index]) if 0 <= index < len(items) else NONE
+def _optional_item(items: Value, index: Value) -> OptionalValue:
+    return OptionalValue(items[index]) if 0 <= index < len(items) else OPTIONAL_NONE
 
 
-def _optional_key(entries: Value, key: Value) -> Optional:
-    return Optional(entries[key]) if in_map(key, entries) else NONE
+def _optional_key(entries: Value, key: Value) -> OptionalValue:
+    return OptionalValue(entries[key]) if map_has_key(key, entries) else OPTIONAL_NONE
 
 
-def _through(run: Callable[[Any, Any], Value], wrap: bool) -> Callable[[Optional, Any], Optional]:
+def _on_optional(run: Callable[[Any, Any], Value], wrap: bool) -> Callable[[OptionalValue, Any], OptionalValue]:
     """Applies a function to the value of an optional. None stays none."""
 
-    def inside(held: Optional, key: Value) -> Optional:
+    def inside(held: OptionalValue, key: Value) -> OptionalValue:
         if not held.present:
-            return NONE
-        return Optional(run(held.value, key)) if wrap else run(held.value, key)
+            return OPTIONAL_NONE
+        return OptionalValue(run(held.value, key)) if wrap else run(held.value, key)
 
     return inside
 
 
-def _copying(a: list[Value], b: list[Value]) -> int:
+def _concat_cost(a: list[Value], b: list[Value]) -> int:
     """One unit as upstream, which concatenates lists without a copy. Here long lists are copied, so they cost more."""
-    return 1 + max(len(a) + len(b) - _SHORT, 0) // _PER_COPIED
+    return 1 + max(len(a) + len(b) - _FREE_COPY_ITEMS, 0) // _COPIED_ITEMS_PER_UNIT
 
 
-def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+def _reject_nan(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     def run(a: Any, b: Any) -> bool:
         if a != a or b != b:
-            raise CelError("NaN values cannot be ordered")
+            raise CELError("NaN values cannot be ordered")
         return compare(a, b)
 
     return run
 
 
 def _comparisons() -> list[Overload]:
-    found = []
+    overloads = []
     for name, compare in (("_<_", operator.lt), ("_<=_", operator.le), ("_>_", operator.gt), ("_>=_", operator.ge)):
-        with_nan = _ordered(compare)
+        with_nan = _reject_nan(compare)
         for a in (BOOL, INT, UINT, STRING, BYTES, TIMESTAMP, DURATION, DOUBLE):
             run = with_nan if a is DOUBLE else compare
-            found.append(function(name, (a, a), BOOL, run, shorter if a in (STRING, BYTES) else None))
-        numbers: tuple[Type, ...] = (INT, UINT, DOUBLE)
+            overloads.append(
+                function_overload(name, (a, a), BOOL, run, shorter_traversal_cost if a in (STRING, BYTES) else None)
+            )
+        numbers: tuple[CELType, ...] = (INT, UINT, DOUBLE)
         for a in numbers:
             for b in numbers:
                 if a is not b:
-                    found.append(function(name, (a, b), BOOL, with_nan if DOUBLE in (a, b) else compare))
-    return found
+                    overloads.append(function_overload(name, (a, b), BOOL, with_nan if DOUBLE in (a, b) else compare))
+    return overloads
 
 
 def not_equal(a: Value, b: Value) -> bool:
@@ -186,44 +194,44 @@ def not_equal(a: Value, b: Value) -> bool:
 
 OVERLOADS: list[Overload] = [
     *_comparisons(),
-    function("!_", (BOOL,), BOOL, operator.not_),
-    function("_==_", (A, A), BOOL, equal, shorter),
-    function("_!=_", (A, A), BOOL, not_equal, shorter),
-    function("_+_", (BYTES, BYTES), BYTES, operator.add, both),
-    function("_+_", (DOUBLE, DOUBLE), DOUBLE, operator.add),
-    function("_+_", (DURATION, DURATION), DURATION, _over(span, operator.add)),
-    function("_+_", (DURATION, TIMESTAMP), TIMESTAMP, _over(moment, operator.add)),
-    function("_+_", (TIMESTAMP, DURATION), TIMESTAMP, _over(moment, operator.add)),
-    function("_+_", (INT, INT), INT, _int(operator.add)),
-    function("_+_", (LIST_A, LIST_A), LIST_A, added, _copying),
-    function("_+_", (STRING, STRING), STRING, operator.add, both),
-    function("_+_", (UINT, UINT), UINT, _over(unsigned, operator.add)),
-    function("_-_", (DOUBLE, DOUBLE), DOUBLE, operator.sub),
-    function("_-_", (DURATION, DURATION), DURATION, _over(span, operator.sub)),
-    function("_-_", (INT, INT), INT, _int(operator.sub)),
-    function("_-_", (TIMESTAMP, DURATION), TIMESTAMP, _over(moment, operator.sub)),
-    function("_-_", (TIMESTAMP, TIMESTAMP), DURATION, _over(span, operator.sub)),
-    function("_-_", (UINT, UINT), UINT, _over(unsigned, operator.sub)),
-    function("_*_", (DOUBLE, DOUBLE), DOUBLE, operator.mul),
-    function("_*_", (INT, INT), INT, _int(operator.mul)),
-    function("_*_", (UINT, UINT), UINT, _over(unsigned, operator.mul)),
-    function("_/_", (DOUBLE, DOUBLE), DOUBLE, _divide_doubles),
-    function("_/_", (INT, INT), INT, _int(_divide)),
-    function("_/_", (UINT, UINT), UINT, _over(unsigned, _divide)),
-    function("_%_", (INT, INT), INT, _modulo),
-    function("_%_", (UINT, UINT), UINT, _over(unsigned, _modulo)),
-    function("-_", (DOUBLE,), DOUBLE, operator.neg),
-    function("-_", (INT,), INT, lambda a: whole(-a)),
-    function("_[_]", (LIST_A, INT), A, _index),
-    function("_[_]", (MAP_AB, A), B, at_key),
-    function("_[_]", (optional_of(LIST_A), INT), optional_of(A), _through(_index, True)),
-    function("_[_]", (optional_of(MAP_AB), A), optional_of(B), _through(at_key, True)),
-    function("_[?_]", (LIST_A, INT), optional_of(A), _optional_item),
-    function("_[?_]", (optional_of(LIST_A), INT), optional_of(A), _through(_optional_item, False)),
-    function("_[?_]", (MAP_AB, A), optional_of(B), _optional_key),
-    function("_[?_]", (optional_of(MAP_AB), A), optional_of(B), _through(_optional_key, False)),
-    function("@in", (A, LIST_A), BOOL, lambda item, items: contains(items, item), lambda _, items: len(items)),
-    function("@in", (A, MAP_AB), BOOL, in_map),
-    *(function("size", (kind,), INT, len) for kind in (BYTES, LIST_A, MAP_AB, STRING)),
-    *(method("size", (kind,), INT, len) for kind in (BYTES, LIST_A, MAP_AB, STRING)),
+    function_overload("!_", (BOOL,), BOOL, operator.not_),
+    function_overload("_==_", (A, A), BOOL, equal, shorter_traversal_cost),
+    function_overload("_!=_", (A, A), BOOL, not_equal, shorter_traversal_cost),
+    function_overload("_+_", (BYTES, BYTES), BYTES, operator.add, both_traversal_cost),
+    function_overload("_+_", (DOUBLE, DOUBLE), DOUBLE, operator.add),
+    function_overload("_+_", (DURATION, DURATION), DURATION, _checked_op(check_duration, operator.add)),
+    function_overload("_+_", (DURATION, TIMESTAMP), TIMESTAMP, _checked_op(check_timestamp, operator.add)),
+    function_overload("_+_", (TIMESTAMP, DURATION), TIMESTAMP, _checked_op(check_timestamp, operator.add)),
+    function_overload("_+_", (INT, INT), INT, _int_op(operator.add)),
+    function_overload("_+_", (LIST_A, LIST_A), LIST_A, concat_lists, _concat_cost),
+    function_overload("_+_", (STRING, STRING), STRING, operator.add, both_traversal_cost),
+    function_overload("_+_", (UINT, UINT), UINT, _checked_op(check_uint, operator.add)),
+    function_overload("_-_", (DOUBLE, DOUBLE), DOUBLE, operator.sub),
+    function_overload("_-_", (DURATION, DURATION), DURATION, _checked_op(check_duration, operator.sub)),
+    function_overload("_-_", (INT, INT), INT, _int_op(operator.sub)),
+    function_overload("_-_", (TIMESTAMP, DURATION), TIMESTAMP, _checked_op(check_timestamp, operator.sub)),
+    function_overload("_-_", (TIMESTAMP, TIMESTAMP), DURATION, _checked_op(check_duration, operator.sub)),
+    function_overload("_-_", (UINT, UINT), UINT, _checked_op(check_uint, operator.sub)),
+    function_overload("_*_", (DOUBLE, DOUBLE), DOUBLE, operator.mul),
+    function_overload("_*_", (INT, INT), INT, _int_op(operator.mul)),
+    function_overload("_*_", (UINT, UINT), UINT, _checked_op(check_uint, operator.mul)),
+    function_overload("_/_", (DOUBLE, DOUBLE), DOUBLE, _divide_doubles),
+    function_overload("_/_", (INT, INT), INT, _int_op(_divide)),
+    function_overload("_/_", (UINT, UINT), UINT, _checked_op(check_uint, _divide)),
+    function_overload("_%_", (INT, INT), INT, _modulo),
+    function_overload("_%_", (UINT, UINT), UINT, _checked_op(check_uint, _modulo)),
+    function_overload("-_", (DOUBLE,), DOUBLE, operator.neg),
+    function_overload("-_", (INT,), INT, lambda a: check_int(-a)),
+    function_overload("_[_]", (LIST_A, INT), A, _index),
+    function_overload("_[_]", (MAP_AB, A), B, map_index),
+    function_overload("_[_]", (optional_of(LIST_A), INT), optional_of(A), _on_optional(_index, True)),
+    function_overload("_[_]", (optional_of(MAP_AB), A), optional_of(B), _on_optional(map_index, True)),
+    function_overload("_[?_]", (LIST_A, INT), optional_of(A), _optional_item),
+    function_overload("_[?_]", (optional_of(LIST_A), INT), optional_of(A), _on_optional(_optional_item, False)),
+    function_overload("_[?_]", (MAP_AB, A), optional_of(B), _optional_key),
+    function_overload("_[?_]", (optional_of(MAP_AB), A), optional_of(B), _on_optional(_optional_key, False)),
+    function_overload("@in", (A, LIST_A), BOOL, lambda item, items: contains(items, item), lambda _, items: len(items)),
+    function_overload("@in", (A, MAP_AB), BOOL, map_has_key),
+    *(function_overload("size", (kind,), INT, len) for kind in (BYTES, LIST_A, MAP_AB, STRING)),
+    *(method_overload("size", (kind,), INT, len) for kind in (BYTES, LIST_A, MAP_AB, STRING)),
 ]

@@ -9,36 +9,36 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from shoal.objects.cel.errors import CelError
-from shoal.objects.cel.overloads import TRAVERSAL, Overload, method
-from shoal.objects.cel.types import BOOL, STRING, opaque
-from shoal.objects.cel.values import Opaque
+from shoal.objects.cel.errors import CELError
+from shoal.objects.cel.overloads import TRAVERSAL_COST, Overload, method_overload
+from shoal.objects.cel.types import BOOL, STRING, opaque_type
+from shoal.objects.cel.values import OpaqueValue
 from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain
 
-AUTHORIZER = opaque("kubernetes.authorization.Authorizer")
-PATH_CHECK = opaque("kubernetes.authorization.PathCheck")
-GROUP_CHECK = opaque("kubernetes.authorization.GroupCheck")
-RESOURCE_CHECK = opaque("kubernetes.authorization.ResourceCheck")
-DECISION = opaque("kubernetes.authorization.Decision")
-_CHECK = 350_000
+AUTHORIZER = opaque_type("kubernetes.authorization.Authorizer")
+PATH_CHECK = opaque_type("kubernetes.authorization.PathCheck")
+GROUP_CHECK = opaque_type("kubernetes.authorization.GroupCheck")
+RESOURCE_CHECK = opaque_type("kubernetes.authorization.ResourceCheck")
+DECISION = opaque_type("kubernetes.authorization.Decision")
+_CHECK_COST = 350_000
 """Two checks fit into the cost limit of one expression."""
-_REQUIREMENT = 50
+_COST_PER_REQUIREMENT = 50
 
 
-class Decided(NamedTuple):
+class AuthzDecision(NamedTuple):
     allowed: bool
     reason: str = ""
 
 
-Ask = Callable[["Wish"], Decided]
+AuthorizeFunc = Callable[["AuthzCheck"], AuthzDecision]
 
 
-class Wish(NamedTuple):
+class AuthzCheck(NamedTuple):
     """The attributes of a check. `account` is the namespace and name of a ServiceAccount; without it the check is for
     the user.
     """
 
-    ask: Ask
+    authorize: AuthorizeFunc
     account: tuple[str, str] | None = None
     verb: str = ""
     path: str = ""
@@ -51,83 +51,87 @@ class Wish(NamedTuple):
     labels: str = ""
 
 
-def authorizer(ask: Ask) -> Opaque:
-    return Opaque(AUTHORIZER.kind, Wish(ask))
+def authorizer_value(authorize: AuthorizeFunc) -> OpaqueValue:
+    return OpaqueValue(AUTHORIZER.kind, AuthzCheck(authorize))
 
 
-def resource_check(ask: Ask, group: str, resource: str, subresource: str, namespace: str, name: str) -> Opaque:
-    wish = Wish(ask, group=group, resource=resource, subresource=subresource, namespace=namespace, name=name)
-    return Opaque(RESOURCE_CHECK.kind, wish)
+def resource_check_value(
+    authorize: AuthorizeFunc, group: str, resource: str, subresource: str, namespace: str, name: str
+) -> OpaqueValue:
+    check = AuthzCheck(
+        authorize, group=group, resource=resource, subresource=subresource, namespace=namespace, name=name
+    )
+    return OpaqueValue(RESOURCE_CHECK.kind, check)
 
 
-def _wish(value: Opaque | None) -> Wish:
+def _check_of(value: OpaqueValue | None) -> AuthzCheck:
     if value is None:
-        raise CelError("no such attribute(s): authorizer")
-    found: Wish = value.core
+        raise CELError("no such attribute(s): authorizer")
+    found: AuthzCheck = value.core
     return found
 
 
-def _path(value: Opaque | None, path: str) -> Opaque:
-    wish = _wish(value)
+def _path(value: OpaqueValue | None, path: str) -> OpaqueValue:
+    check = _check_of(value)
     if not path.strip():
-        raise CelError("path must not be empty")
-    return Opaque(PATH_CHECK.kind, wish._replace(path=path))
+        raise CELError("path must not be empty")
+    return OpaqueValue(PATH_CHECK.kind, check._replace(path=path))
 
 
-def _group(value: Opaque | None, group: str) -> Opaque:
-    return Opaque(GROUP_CHECK.kind, _wish(value)._replace(group=group))
+def _group(value: OpaqueValue | None, group: str) -> OpaqueValue:
+    return OpaqueValue(GROUP_CHECK.kind, _check_of(value)._replace(group=group))
 
 
-def _account(value: Opaque | None, namespace: str, name: str) -> Opaque:
-    wish = _wish(value)
+def _service_account(value: OpaqueValue | None, namespace: str, name: str) -> OpaqueValue:
+    check = _check_of(value)
     if is_dns1123_subdomain(name):
-        raise CelError("Invalid service account name")
+        raise CELError("Invalid service account name")
     if is_dns1123_label(namespace):
-        raise CelError("Invalid service account namespace")
-    return Opaque(AUTHORIZER.kind, wish._replace(account=(namespace, name)))
+        raise CELError("Invalid service account namespace")
+    return OpaqueValue(AUTHORIZER.kind, check._replace(account=(namespace, name)))
 
 
-def _resource(value: Opaque, resource: str) -> Opaque:
+def _resource(value: OpaqueValue, resource: str) -> OpaqueValue:
     if not resource.strip():
-        raise CelError("resource must not be empty")
-    return Opaque(RESOURCE_CHECK.kind, value.core._replace(resource=resource))
+        raise CELError("resource must not be empty")
+    return OpaqueValue(RESOURCE_CHECK.kind, value.core._replace(resource=resource))
 
 
-def _with(field: str) -> Callable[[Opaque | None, str], Opaque]:
-    def with_field(value: Opaque | None, text: str) -> Opaque:
+def _with(field: str) -> Callable[[OpaqueValue | None, str], OpaqueValue]:
+    def with_field(value: OpaqueValue | None, text: str) -> OpaqueValue:
         changed: dict[str, Any] = {field: text}
-        return Opaque(RESOURCE_CHECK.kind, _wish(value)._replace(**changed))
+        return OpaqueValue(RESOURCE_CHECK.kind, _check_of(value)._replace(**changed))
 
     return with_field
 
 
-def _check(value: Opaque | None, verb: str) -> Opaque:
-    wish = _wish(value)._replace(verb=verb)
-    return Opaque(DECISION.kind, wish.ask(wish))
+def _check(value: OpaqueValue | None, verb: str) -> OpaqueValue:
+    check = _check_of(value)._replace(verb=verb)
+    return OpaqueValue(DECISION.kind, check.authorize(check))
 
 
-def _selector_cost(_: Opaque, text: str) -> int:
-    return 10 + math.ceil(len(text) * TRAVERSAL) + math.ceil(math.ceil(len(text) * 0.5) * _REQUIREMENT)
+def _selector_cost(_: OpaqueValue, text: str) -> int:
+    return 10 + math.ceil(len(text) * TRAVERSAL_COST) + math.ceil(math.ceil(len(text) * 0.5) * _COST_PER_REQUIREMENT)
 
 
-def _checking(*_: object) -> int:
-    return _CHECK
+def _check_cost(*_: object) -> int:
+    return _CHECK_COST
 
 
 OVERLOADS: list[Overload] = [
-    method("path", (AUTHORIZER, STRING), PATH_CHECK, _path),
-    method("group", (AUTHORIZER, STRING), GROUP_CHECK, _group),
-    method("serviceAccount", (AUTHORIZER, STRING, STRING), AUTHORIZER, _account),
-    method("resource", (GROUP_CHECK, STRING), RESOURCE_CHECK, _resource),
-    method("subresource", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _with("subresource")),
-    method("namespace", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _with("namespace")),
-    method("name", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _with("name")),
-    method("fieldSelector", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _with("fields"), _selector_cost),
-    method("labelSelector", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _with("labels"), _selector_cost),
-    method("check", (PATH_CHECK, STRING), DECISION, _check, _checking),
-    method("check", (RESOURCE_CHECK, STRING), DECISION, _check, _checking),
-    method("errored", (DECISION,), BOOL, lambda decision: False),
-    method("error", (DECISION,), STRING, lambda decision: ""),
-    method("allowed", (DECISION,), BOOL, lambda decision: decision.core.allowed),
-    method("reason", (DECISION,), STRING, lambda decision: decision.core.reason),
+    method_overload("path", (AUTHORIZER, STRING), PATH_CHECK, _path),
+    method_overload("group", (AUTHORIZER, STRING), GROUP_CHECK, _group),
+    method_overload("serviceAccount", (AUTHORIZER, STRING, STRING), AUTHORIZER, _service_account),
+    method_overload("resource", (GROUP_CHECK, STRING), RESOURCE_CHECK, _resource),
+    method_overload("subresource", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _with("subresource")),
+    method_overload("namespace", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _with("namespace")),
+    method_overload("name", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _with("name")),
+    method_overload("fieldSelector", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _with("fields"), _selector_cost),
+    method_overload("labelSelector", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _with("labels"), _selector_cost),
+    method_overload("check", (PATH_CHECK, STRING), DECISION, _check, _check_cost),
+    method_overload("check", (RESOURCE_CHECK, STRING), DECISION, _check, _check_cost),
+    method_overload("errored", (DECISION,), BOOL, lambda decision: False),
+    method_overload("error", (DECISION,), STRING, lambda decision: ""),
+    method_overload("allowed", (DECISION,), BOOL, lambda decision: decision.core.allowed),
+    method_overload("reason", (DECISION,), STRING, lambda decision: decision.core.reason),
 ]

@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 
-from shoal.objects.cel.errors import CelError
-from shoal.objects.cel.library.arithmetic import moment, unsigned, whole
-from shoal.objects.cel.library.times import read_duration, read_timestamp, show_duration, show_timestamp
-from shoal.objects.cel.overloads import Overload, function, traversal
+from shoal.objects.cel.errors import CELError
+from shoal.objects.cel.library.arithmetic import check_int, check_timestamp, check_uint
+from shoal.objects.cel.library.times import format_duration, format_timestamp, parse_duration, parse_timestamp
+from shoal.objects.cel.overloads import Overload, function_overload, traversal_cost
 from shoal.objects.cel.types import (
     BOOL,
     BYTES,
@@ -23,13 +23,13 @@ from shoal.objects.cel.types import (
     TIMESTAMP,
     TIMESTAMP_NAME,
     UINT,
-    Type,
-    param,
-    type_of,
+    CELType,
+    type_param,
+    type_type,
 )
 from shoal.objects.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, TypeValue, UInt, Value, kind_of
 
-A = param("A")
+A = type_param("A")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,400}", re.ASCII).fullmatch
 _UNSIGNED = re.compile(r"[0-9]{1,400}", re.ASCII).fullmatch
 _FLOAT = re.compile(
@@ -38,38 +38,38 @@ _FLOAT = re.compile(
 _TRUE, _FALSE = {"1", "t", "T", "true", "TRUE", "True"}, {"0", "f", "F", "false", "FALSE", "False"}
 
 
-def _bad(kind: str) -> CelError:
-    return CelError(f"type conversion error from 'string' to '{kind}'")
+def _conversion_error(kind: str) -> CELError:
+    return CELError(f"type conversion error from 'string' to '{kind}'")
 
 
-def _same(value: Value) -> Value:
+def _identity(value: Value) -> Value:
     return value
 
 
-def _text_to_int(text: str) -> int:
+def _string_to_int(text: str) -> int:
     if not _INTEGER(text) or not INT_MIN <= (value := int(text)) <= INT_MAX:
-        raise _bad("int")
+        raise _conversion_error("int")
     return value
 
 
-def _text_to_uint(text: str) -> UInt:
+def _string_to_uint(text: str) -> UInt:
     if not _UNSIGNED(text) or (value := int(text)) > UINT_MAX:
-        raise _bad("uint")
+        raise _conversion_error("uint")
     return UInt(value)
 
 
-def _text_to_double(text: str) -> float:
+def _string_to_double(text: str) -> float:
     if not _FLOAT(text) or math.isinf(value := float(text)) != ("inf" in text.lower()):
-        raise _bad("double")
+        raise _conversion_error("double")
     return value
 
 
-def _text_to_bool(text: str) -> bool:
+def _string_to_bool(text: str) -> bool:
     if text in _TRUE:
         return True
     if text in _FALSE:
         return False
-    raise _bad("bool")
+    raise _conversion_error("bool")
 
 
 def _double_to(make: Callable[[int], Value]) -> Callable[[float], Value]:
@@ -77,35 +77,35 @@ def _double_to(make: Callable[[int], Value]) -> Callable[[float], Value]:
         if math.isnan(value) or math.isinf(value):
             return make(1 << 70)
         # Upstream excludes the bounds themselves: as doubles they are outside the integer range.
-        if make is whole and not -(2.0**63) < value < 2.0**63:
+        if make is check_int and not -(2.0**63) < value < 2.0**63:
             return make(1 << 70)
         return make(int(value))
 
     return convert
 
 
-def _text_to_duration(text: str) -> Duration:
-    found = read_duration(text)
-    if found is None:
-        raise _bad(DURATION_NAME)
-    return found
+def _string_to_duration(text: str) -> Duration:
+    duration = parse_duration(text)
+    if duration is None:
+        raise _conversion_error(DURATION_NAME)
+    return duration
 
 
-def _text_to_timestamp(text: str) -> Value:
-    found = read_timestamp(text)
-    if found is None:
-        raise _bad(TIMESTAMP_NAME)
-    return found
+def _string_to_timestamp(text: str) -> Value:
+    timestamp = parse_timestamp(text)
+    if timestamp is None:
+        raise _conversion_error(TIMESTAMP_NAME)
+    return timestamp
 
 
-def _bytes_to_text(value: bytes) -> str:
+def _bytes_to_string(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise CelError("invalid UTF-8 in bytes, cannot convert to string") from None
+        raise CELError("invalid UTF-8 in bytes, cannot convert to string") from None
 
 
-def show_double(value: float) -> str:
+def format_double(value: float) -> str:
     """Formats as Go's %g: the shortest text that parses back, exponents from 1e+21."""
     if math.isnan(value):
         return "NaN"
@@ -124,48 +124,48 @@ def show_double(value: float) -> str:
     return prefix + format(abs(Decimal(repr(value)).normalize()), "f")
 
 
-TYPE_NAMES: dict[str, Type] = {
+TYPE_NAMES: dict[str, CELType] = {
     "int": INT, "uint": UINT, "double": DOUBLE, "bool": BOOL, "string": STRING, "bytes": BYTES,
-    "list": Type("list", (DYN,)), "map": Type("map", (DYN, DYN)), "null_type": Type("null_type"),
-    "type": Type("type"), TIMESTAMP_NAME: TIMESTAMP, DURATION_NAME: DURATION,
-    "optional_type": Type("optional_type", (DYN,)),
-    "net.IP": Type("net.IP"), "net.CIDR": Type("net.CIDR"),
+    "list": CELType("list", (DYN,)), "map": CELType("map", (DYN, DYN)), "null_type": CELType("null_type"),
+    "type": CELType("type"), TIMESTAMP_NAME: TIMESTAMP, DURATION_NAME: DURATION,
+    "optional_type": CELType("optional_type", (DYN,)),
+    "net.IP": CELType("net.IP"), "net.CIDR": CELType("net.CIDR"),
 }  # fmt: skip
 """Type names, as `type(x) == int` uses them."""
 
 
 OVERLOADS: list[Overload] = [
-    function("type", (A,), type_of(A), lambda value: TypeValue(kind_of(value))),
-    function("dyn", (A,), DYN, _same),
+    function_overload("type", (A,), type_type(A), lambda value: TypeValue(kind_of(value))),
+    function_overload("dyn", (A,), DYN, _identity),
     *(
-        function(name, (kind,), kind, _same)
+        function_overload(name, (kind,), kind, _identity)
         for name, kind in (
             ("bool", BOOL), ("bytes", BYTES), ("double", DOUBLE), ("duration", DURATION), ("int", INT),
             ("string", STRING), ("timestamp", TIMESTAMP), ("uint", UINT),
         )
     ),
-    function("bool", (STRING,), BOOL, _text_to_bool),
-    function("bytes", (STRING,), BYTES, lambda text: text.encode(), traversal),
-    function("double", (INT,), DOUBLE, float),
-    function("double", (STRING,), DOUBLE, _text_to_double),
-    function("double", (UINT,), DOUBLE, float),
-    function("duration", (INT,), DURATION, Duration),
-    function("duration", (STRING,), DURATION, _text_to_duration),
-    function("int", (DOUBLE,), INT, _double_to(whole)),
-    function("int", (DURATION,), INT, int),
-    function("int", (STRING,), INT, _text_to_int),
-    function("int", (TIMESTAMP,), INT, lambda at: int(at) // 10**9),
-    function("int", (UINT,), INT, lambda value: whole(int(value))),
-    function("string", (BOOL,), STRING, lambda value: "true" if value else "false"),
-    function("string", (BYTES,), STRING, _bytes_to_text, traversal),
-    function("string", (DOUBLE,), STRING, show_double),
-    function("string", (DURATION,), STRING, show_duration),
-    function("string", (INT,), STRING, int.__repr__),
-    function("string", (TIMESTAMP,), STRING, show_timestamp),
-    function("string", (UINT,), STRING, int.__repr__),
-    function("timestamp", (INT,), TIMESTAMP, lambda seconds: moment(seconds * 10**9)),
-    function("timestamp", (STRING,), TIMESTAMP, _text_to_timestamp),
-    function("uint", (DOUBLE,), UINT, _double_to(unsigned)),
-    function("uint", (INT,), UINT, unsigned),
-    function("uint", (STRING,), UINT, _text_to_uint),
+    function_overload("bool", (STRING,), BOOL, _string_to_bool),
+    function_overload("bytes", (STRING,), BYTES, lambda text: text.encode(), traversal_cost),
+    function_overload("double", (INT,), DOUBLE, float),
+    function_overload("double", (STRING,), DOUBLE, _string_to_double),
+    function_overload("double", (UINT,), DOUBLE, float),
+    function_overload("duration", (INT,), DURATION, Duration),
+    function_overload("duration", (STRING,), DURATION, _string_to_duration),
+    function_overload("int", (DOUBLE,), INT, _double_to(check_int)),
+    function_overload("int", (DURATION,), INT, int),
+    function_overload("int", (STRING,), INT, _string_to_int),
+    function_overload("int", (TIMESTAMP,), INT, lambda at: int(at) // 10**9),
+    function_overload("int", (UINT,), INT, lambda value: check_int(int(value))),
+    function_overload("string", (BOOL,), STRING, lambda value: "true" if value else "false"),
+    function_overload("string", (BYTES,), STRING, _bytes_to_string, traversal_cost),
+    function_overload("string", (DOUBLE,), STRING, format_double),
+    function_overload("string", (DURATION,), STRING, format_duration),
+    function_overload("string", (INT,), STRING, int.__repr__),
+    function_overload("string", (TIMESTAMP,), STRING, format_timestamp),
+    function_overload("string", (UINT,), STRING, int.__repr__),
+    function_overload("timestamp", (INT,), TIMESTAMP, lambda seconds: check_timestamp(seconds * 10**9)),
+    function_overload("timestamp", (STRING,), TIMESTAMP, _string_to_timestamp),
+    function_overload("uint", (DOUBLE,), UINT, _double_to(check_uint)),
+    function_overload("uint", (INT,), UINT, check_uint),
+    function_overload("uint", (STRING,), UINT, _string_to_uint),
 ]  # fmt: skip

@@ -6,8 +6,8 @@ from functools import cmp_to_key
 from itertools import pairwise
 from typing import Any
 
-from shoal.objects.cel.errors import CelError, no_overload
-from shoal.objects.cel.overloads import TRAVERSAL, Overload, function, method, through
+from shoal.objects.cel.errors import CELError, no_overload
+from shoal.objects.cel.overloads import TRAVERSAL_COST, Overload, function_overload, method_overload, tree_cost
 from shoal.objects.cel.types import (
     BOOL,
     BYTES,
@@ -18,28 +18,28 @@ from shoal.objects.cel.types import (
     STRING,
     TIMESTAMP,
     UINT,
-    Type,
+    CELType,
     list_of,
     optional_of,
-    param,
+    type_param,
 )
-from shoal.objects.cel.values import NONE, Duration, Optional, UInt, Value, contains, equal, kind_of
+from shoal.objects.cel.values import OPTIONAL_NONE, Duration, OptionalValue, UInt, Value, contains, equal, kind_of
 
-T = param("T")
+T = type_param("T")
 LIST_T = list_of(T)
 COMPARABLE = (INT, UINT, DOUBLE, BOOL, DURATION, TIMESTAMP, STRING, BYTES)
-_SUMMABLE: tuple[tuple[Type, Any], ...] = ((INT, 0), (UINT, UInt(0)), (DOUBLE, 0.0), (DURATION, Duration(0)))
-_ALLOCATED = 11
-_MAX_ITEMS = 1_000_000
+_SUMMABLE: tuple[tuple[CELType, Any], ...] = ((INT, 0), (UINT, UInt(0)), (DOUBLE, 0.0), (DURATION, Duration(0)))
+_LIST_RESULT_COST = 11
+_MAX_RANGE_ITEMS = 1_000_000
 """Maximum items of a list built from a number alone."""
 
 
-def compared(a: Value, b: Value) -> int:
+def compare_values(a: Value, b: Value) -> int:
     kind, other = kind_of(a), kind_of(b)
     if kind != other and {kind, other} - {"int", "uint", "double"}:
         raise no_overload()
     if a != a or b != b:
-        raise CelError("NaN values cannot be ordered")
+        raise CELError("NaN values cannot be ordered")
     try:
         return -1 if a < b else int(a > b)
     except TypeError:
@@ -47,15 +47,15 @@ def compared(a: Value, b: Value) -> int:
 
 
 def _is_sorted(items: list[Value]) -> bool:
-    return all(compared(a, b) <= 0 for a, b in pairwise(items))
+    return all(compare_values(a, b) <= 0 for a, b in pairwise(items))
 
 
 def _sum(zero: Value, kind: Any) -> Any:
-    low, high, told = -(1 << 63), (1 << 63) - 1, "integer overflow"
+    low, high, message = -(1 << 63), (1 << 63) - 1, "integer overflow"
     if kind is UInt:
-        low, high, told = 0, (1 << 64) - 1, "unsigned integer overflow"
+        low, high, message = 0, (1 << 64) - 1, "unsigned integer overflow"
     elif kind is Duration:
-        told = "duration overflow"
+        message = "duration overflow"
 
     def run(items: list[Value]) -> Value:
         total: Any = zero if kind is float else 0
@@ -64,19 +64,19 @@ def _sum(zero: Value, kind: Any) -> Any:
                 raise no_overload()
             total = total + item if kind is float else total + int(item)
             if kind is not float and not low <= total <= high:
-                raise CelError(told)
+                raise CELError(message)
         return total if kind in (int, float) else kind(total)
 
     return run
 
 
-def _extreme(name: str, sign: int) -> Any:
+def _min_or_max(name: str, sign: int) -> Any:
     def run(items: list[Value]) -> Value:
         if not items:
-            raise CelError(f"{name} called on empty list")
+            raise CELError(f"{name} called on empty list")
         best = items[0]
         for item in items[1:]:
-            if compared(best, item) == sign:
+            if compare_values(best, item) == sign:
                 best = item
         return best
 
@@ -93,17 +93,17 @@ def _last_index_of(items: list[Value], wanted: Value) -> int:
 
 def _slice(items: list[Value], start: int, end: int) -> list[Value]:
     if start < 0 or end < 0:
-        raise CelError(f"cannot slice({start}, {end}), negative indexes not supported")
+        raise CELError(f"cannot slice({start}, {end}), negative indexes not supported")
     if start > end:
-        raise CelError(f"cannot slice({start}, {end}), start index must be less than or equal to end index")
+        raise CELError(f"cannot slice({start}, {end}), start index must be less than or equal to end index")
     if end > len(items):
-        raise CelError(f"cannot slice({start}, {end}), list is length {len(items)}")
+        raise CELError(f"cannot slice({start}, {end}), list is length {len(items)}")
     return items[start:end]
 
 
 def _flatten(items: list[Value], depth: int = 1) -> list[Value]:
     if depth < 0:
-        raise CelError("level must be non-negative")
+        raise CELError("level must be non-negative")
     level = list(items)
     for _ in range(depth):
         if not any(isinstance(item, list) for item in level):
@@ -113,43 +113,43 @@ def _flatten(items: list[Value], depth: int = 1) -> list[Value]:
 
 
 def _distinct(items: list[Value]) -> list[Value]:
-    found: list[Value] = []
+    distinct: list[Value] = []
     for item in items:
-        if not contains(found, item):
-            found.append(item)
-    return found
+        if not contains(distinct, item):
+            distinct.append(item)
+    return distinct
 
 
 def sort_by(items: list[Value], keys: list[Value]) -> list[Value]:
     kinds = {kind_of(key) for key in keys}
     if len(kinds) > 1:
-        raise CelError("list elements must have the same type")
+        raise CELError("list elements must have the same type")
     if kinds and not kinds <= {kind.kind for kind in COMPARABLE}:
-        raise CelError("list elements must be comparable")
+        raise CELError("list elements must be comparable")
 
     def order(a: tuple[Value, Value], b: tuple[Value, Value]) -> int:
-        return compared(a[0], b[0])
+        return compare_values(a[0], b[0])
 
     return [item for _, item in sorted(zip(keys, items, strict=True), key=cmp_to_key(order))]
 
 
 def _range(count: int) -> list[int]:
-    if count > _MAX_ITEMS:
-        raise CelError(f"lists.range: more than {_MAX_ITEMS} items")
+    if count > _MAX_RANGE_ITEMS:
+        raise CELError(f"lists.range: more than {_MAX_RANGE_ITEMS} items")
     return list(range(count))
 
 
-def _made(items: list[Value], *_: Value) -> int:
-    return _ALLOCATED + len(items)
+def _copy_cost(items: list[Value], *_: Value) -> int:
+    return _LIST_RESULT_COST + len(items)
 
 
-def self_compared(items: list[Value], *_: Value) -> int:
-    factor = 2 + TRAVERSAL if items and items[0].__class__ in (str, bytes) else 2.0
-    return _ALLOCATED + int(len(items) ** 2 * factor)
+def pairwise_cost(items: list[Value], *_: Value) -> int:
+    factor = 2 + TRAVERSAL_COST if items and items[0].__class__ in (str, bytes) else 2.0
+    return _LIST_RESULT_COST + int(len(items) ** 2 * factor)
 
 
 def _flatten_cost(items: list[Value], depth: int = 1) -> int:
-    return _ALLOCATED + max(depth, 0) * len(items)
+    return _LIST_RESULT_COST + max(depth, 0) * len(items)
 
 
 def _sets_contain(items: list[Value], wanted: list[Value]) -> bool:
@@ -160,42 +160,47 @@ def _product_cost(factor: int) -> Any:
     return lambda a, b: 1 + factor * len(a) * len(b)
 
 
-def _first(items: list[Value]) -> Optional:
-    return Optional(items[0]) if items else NONE
+def _first(items: list[Value]) -> OptionalValue:
+    return OptionalValue(items[0]) if items else OPTIONAL_NONE
 
 
-def _last(items: list[Value]) -> Optional:
-    return Optional(items[-1]) if items else NONE
+def _last(items: list[Value]) -> OptionalValue:
+    return OptionalValue(items[-1]) if items else OPTIONAL_NONE
 
 
 OVERLOADS: list[Overload] = [
-    *(method("isSorted", (list_of(kind),), BOOL, _is_sorted, through) for kind in COMPARABLE),
-    *(method("sum", (list_of(kind),), kind, _sum(zero, zero.__class__), through) for kind, zero in _SUMMABLE),
-    *(method("max", (list_of(kind),), kind, _extreme("max", -1), through) for kind in COMPARABLE),
-    *(method("min", (list_of(kind),), kind, _extreme("min", 1), through) for kind in COMPARABLE),
-    method("indexOf", (LIST_T, T), INT, _index_of, through),
-    method("lastIndexOf", (LIST_T, T), INT, _last_index_of, through),
-    method("slice", (LIST_T, INT, INT), LIST_T, _slice, lambda _, start, end: _ALLOCATED + max(end - start, 0)),
-    method("flatten", (list_of(LIST_T),), LIST_T, _flatten, _flatten_cost),
-    method("flatten", (list_of(DYN), INT), list_of(DYN), _flatten, _flatten_cost),
+    *(method_overload("isSorted", (list_of(kind),), BOOL, _is_sorted, tree_cost) for kind in COMPARABLE),
     *(
-        method("sort", (list_of(kind),), list_of(kind), lambda items: sort_by(items, items), self_compared)
+        method_overload("sum", (list_of(kind),), kind, _sum(zero, zero.__class__), tree_cost)
+        for kind, zero in _SUMMABLE
+    ),
+    *(method_overload("max", (list_of(kind),), kind, _min_or_max("max", -1), tree_cost) for kind in COMPARABLE),
+    *(method_overload("min", (list_of(kind),), kind, _min_or_max("min", 1), tree_cost) for kind in COMPARABLE),
+    method_overload("indexOf", (LIST_T, T), INT, _index_of, tree_cost),
+    method_overload("lastIndexOf", (LIST_T, T), INT, _last_index_of, tree_cost),
+    method_overload(
+        "slice", (LIST_T, INT, INT), LIST_T, _slice, lambda _, start, end: _LIST_RESULT_COST + max(end - start, 0)
+    ),
+    method_overload("flatten", (list_of(LIST_T),), LIST_T, _flatten, _flatten_cost),
+    method_overload("flatten", (list_of(DYN), INT), list_of(DYN), _flatten, _flatten_cost),
+    *(
+        method_overload("sort", (list_of(kind),), list_of(kind), lambda items: sort_by(items, items), pairwise_cost)
         for kind in COMPARABLE
     ),
-    function("lists.range", (INT,), list_of(INT), _range, lambda count: _ALLOCATED + max(count, 0)),
-    method("reverse", (LIST_T,), LIST_T, lambda items: items[::-1], _made),
-    method("distinct", (LIST_T,), LIST_T, _distinct, self_compared),
-    method("first", (LIST_T,), optional_of(T), _first),
-    method("last", (LIST_T,), optional_of(T), _last),
-    function("sets.contains", (LIST_T, LIST_T), BOOL, _sets_contain, _product_cost(1)),
-    function(
+    function_overload("lists.range", (INT,), list_of(INT), _range, lambda count: _LIST_RESULT_COST + max(count, 0)),
+    method_overload("reverse", (LIST_T,), LIST_T, lambda items: items[::-1], _copy_cost),
+    method_overload("distinct", (LIST_T,), LIST_T, _distinct, pairwise_cost),
+    method_overload("first", (LIST_T,), optional_of(T), _first),
+    method_overload("last", (LIST_T,), optional_of(T), _last),
+    function_overload("sets.contains", (LIST_T, LIST_T), BOOL, _sets_contain, _product_cost(1)),
+    function_overload(
         "sets.equivalent",
         (LIST_T, LIST_T),
         BOOL,
         lambda a, b: _sets_contain(a, b) and _sets_contain(b, a),
         _product_cost(2),
     ),
-    function(
+    function_overload(
         "sets.intersects", (LIST_T, LIST_T), BOOL, lambda a, b: any(contains(b, item) for item in a), _product_cost(1)
     ),
 ]

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from shoal.objects.cel.errors import CelError
-from shoal.objects.cel.overloads import Overload, function, method
-from shoal.objects.cel.types import BOOL, list_of, optional_of, param
-from shoal.objects.cel.values import NONE, Optional, Value
+from shoal.objects.cel.errors import CELError
+from shoal.objects.cel.overloads import Overload, function_overload, method_overload
+from shoal.objects.cel.types import BOOL, list_of, optional_of, type_param
+from shoal.objects.cel.values import OPTIONAL_NONE, OptionalValue, Value
 
-V = param("V")
+V = type_param("V")
 OPTIONAL = optional_of(V)
 
 
-def _of_non_zero(value: Value) -> Optional:
-    return Optional(value) if value else NONE
+def _of_non_zero(value: Value) -> OptionalValue:
+    return OptionalValue(value) if value else OPTIONAL_NONE
 
 
-def _value(held: Optional) -> Value:
+def _value(held: OptionalValue) -> Value:
     if not held.present:
-        raise CelError("optional.none() dereference")
+        raise CELError("optional.none() dereference")
     return held.value
 
 
-def _unwrap(items: list[Optional]) -> list[Value]:
+def _unwrap(items: list[OptionalValue]) -> list[Value]:
     return [item.value for item in items if item.present]
 
 
 OVERLOADS: list[Overload] = [
-    function("optional.of", (V,), OPTIONAL, Optional),
-    function("optional.ofNonZeroValue", (V,), OPTIONAL, _of_non_zero),
-    function("optional.none", (), OPTIONAL, lambda: NONE),
-    method("value", (OPTIONAL,), V, _value),
-    method("hasValue", (OPTIONAL,), BOOL, lambda held: held.present),
-    function("optional.unwrap", (list_of(OPTIONAL),), list_of(V), _unwrap),
-    method("unwrapOpt", (list_of(OPTIONAL),), list_of(V), _unwrap),
+    function_overload("optional.of", (V,), OPTIONAL, OptionalValue),
+    function_overload("optional.ofNonZeroValue", (V,), OPTIONAL, _of_non_zero),
+    function_overload("optional.none", (), OPTIONAL, lambda: OPTIONAL_NONE),
+    method_overload("value", (OPTIONAL,), V, _value),
+    method_overload("hasValue", (OPTIONAL,), BOOL, lambda held: held.present),
+    function_overload("optional.unwrap", (list_of(OPTIONAL),), list_of(V), _unwrap),
+    method_overload("unwrapOpt", (list_of(OPTIONAL),), list_of(V), _unwrap),
     # The planner short-circuits both: it evaluates the second argument only if needed.
-    method("or", (OPTIONAL, OPTIONAL), OPTIONAL, lambda held, other: held if held.present else other),
-    method("orValue", (OPTIONAL, V), V, lambda held, other: held.value if held.present else other),
+    method_overload("or", (OPTIONAL, OPTIONAL), OPTIONAL, lambda held, other: held if held.present else other),
+    method_overload("orValue", (OPTIONAL, V), V, lambda held, other: held.value if held.present else other),
 ]

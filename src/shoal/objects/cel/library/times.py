@@ -7,48 +7,49 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
-from shoal.objects.cel.errors import CelError
-from shoal.objects.cel.library.arithmetic import moment, span
-from shoal.objects.cel.overloads import Overload, method
+from shoal.objects.cel.errors import CELError
+from shoal.objects.cel.library.arithmetic import check_duration, check_timestamp
+from shoal.objects.cel.overloads import Overload, method_overload
 from shoal.objects.cel.types import DURATION, INT, STRING, TIMESTAMP
 from shoal.objects.cel.values import Duration, Timestamp
 
-_NANO = 10**9
+_NANOS_PER_SECOND = 10**9
 _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T](\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII
 ).fullmatch
 _OFFSET = re.compile(r"([+-]?)(\d\d):(\d\d)", re.ASCII).fullmatch
-_PIECE = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_DURATION_PART = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _UNITS = {
-    "ns": 1, "us": 1000, "µs": 1000, "μs": 1000, "ms": 10**6, "s": _NANO, "m": 60 * _NANO, "h": 3600 * _NANO,
+    "ns": 1, "us": 1000, "µs": 1000, "μs": 1000, "ms": 10**6, "s": _NANOS_PER_SECOND, "m": 60 * _NANOS_PER_SECOND,
+    "h": 3600 * _NANOS_PER_SECOND,
 }  # fmt: skip
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def read_timestamp(text: str) -> Timestamp | None:
+def parse_timestamp(text: str) -> Timestamp | None:
     """Parses RFC 3339. Returns None for anything else. Years outside 1 to 9999 raise."""
-    found = _RFC3339(text)
-    if not found:
+    match = _RFC3339(text)
+    if not match:
         return None
-    year, month, day, hour, minute, second = map(int, found.groups()[:6])
-    zone = found.group(8)
+    year, month, day, hour, minute, second = map(int, match.groups()[:6])
+    zone = match.group(8)
     try:
         at = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         return None
-    nanos = int((found.group(7) or "")[:9].ljust(9, "0"))
+    nanos = int((match.group(7) or "")[:9].ljust(9, "0"))
     offset = 0 if zone == "Z" else int(zone[0] + "1") * (int(zone[1:3]) * 3600 + int(zone[4:6]) * 60)
-    return moment(((at - _EPOCH) // timedelta(seconds=1) - offset) * _NANO + nanos)
+    return check_timestamp(((at - _EPOCH) // timedelta(seconds=1) - offset) * _NANOS_PER_SECOND + nanos)
 
 
-def read_duration(text: str) -> Duration | None:
+def parse_duration(text: str) -> Duration | None:
     """Parses a Go duration (`1h30m`, `1.5s`). Returns None for anything else."""
     sign, rest = (-1, text[1:]) if text[:1] == "-" else (1, text.removeprefix("+"))
     if rest == "0":
         return Duration(0)
     total, at = 0, 0
     while at < len(rest):
-        piece = _PIECE.match(rest, at)
+        piece = _DURATION_PART.match(rest, at)
         if piece is None or not (piece.group(1) or piece.group(2)) or piece.end() - at > 64:
             return None
         unit, fraction = _UNITS[piece.group(3)], (piece.group(2) or "")[:18]
@@ -56,44 +57,44 @@ def read_duration(text: str) -> Duration | None:
         at = piece.end()
     if not rest or abs(total) > 1 << 63:
         return None
-    return span(sign * total)
+    return check_duration(sign * total)
 
 
-def show_timestamp(at: Timestamp) -> str:
-    seconds, nanos = divmod(int(at), _NANO)
-    moment_ = _EPOCH + timedelta(seconds=seconds)
+def format_timestamp(at: Timestamp) -> str:
+    seconds, nanos = divmod(int(at), _NANOS_PER_SECOND)
+    date = _EPOCH + timedelta(seconds=seconds)
     fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
-    return f"{moment_.year:04d}{moment_:-%m-%dT%H:%M:%S}{fraction}Z"
+    return f"{date.year:04d}{date:-%m-%dT%H:%M:%S}{fraction}Z"
 
 
-def show_duration(length: Duration) -> str:
-    whole, nanos = divmod(abs(int(length)), _NANO)
+def format_duration(length: Duration) -> str:
+    whole, nanos = divmod(abs(int(length)), _NANOS_PER_SECOND)
     fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
     return f"{'-' if length < 0 else ''}{whole}{fraction}s"
 
 
-def _zone(name: str) -> tzinfo:
+def _parse_zone(name: str) -> tzinfo:
     if not name or name in ("UTC", "Z"):
         return UTC
     if found := _OFFSET(name):
         seconds = int(found.group(2)) * 3600 + int(found.group(3)) * 60
         if seconds >= 86400:
-            raise CelError(f"unknown time zone {name}")
+            raise CELError(f"unknown time zone {name}")
         return timezone(timedelta(seconds=-seconds if found.group(1) == "-" else seconds))
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, KeyError):
-        raise CelError(f"unknown time zone {name}") from None
+        raise CELError(f"unknown time zone {name}") from None
 
 
-def _local(at: Timestamp, zone: str = "") -> datetime:
+def _to_datetime(at: Timestamp, zone: str = "") -> datetime:
     try:
-        return (_EPOCH + timedelta(seconds=int(at) // _NANO)).astimezone(_zone(zone))
+        return (_EPOCH + timedelta(seconds=int(at) // _NANOS_PER_SECOND)).astimezone(_parse_zone(zone))
     except OverflowError:
-        raise CelError("timestamp overflow") from None
+        raise CELError("timestamp overflow") from None
 
 
-_PARTS: dict[str, Callable[[datetime], int]] = {
+_TIMESTAMP_PARTS: dict[str, Callable[[datetime], int]] = {
     "getFullYear": lambda at: at.year,
     "getMonth": lambda at: at.month - 1,
     "getDayOfYear": lambda at: at.timetuple().tm_yday - 1,
@@ -107,12 +108,12 @@ _PARTS: dict[str, Callable[[datetime], int]] = {
 
 
 def _part(read: Callable[[datetime], int]) -> Callable[..., int]:
-    return lambda at, zone="": read(_local(at, zone))
+    return lambda at, zone="": read(_to_datetime(at, zone))
 
 
 def _milliseconds(at: Timestamp, zone: str = "") -> int:
-    _zone(zone)
-    return int(at) % _NANO // 10**6
+    _parse_zone(zone)
+    return int(at) % _NANOS_PER_SECOND // 10**6
 
 
 def _units(per: int) -> Callable[[Duration], int]:
@@ -125,14 +126,14 @@ def _units(per: int) -> Callable[[Duration], int]:
 
 OVERLOADS: list[Overload] = [
     *(
-        method(name, args, INT, _part(read))
-        for name, read in _PARTS.items()
+        method_overload(name, args, INT, _part(read))
+        for name, read in _TIMESTAMP_PARTS.items()
         for args in ((TIMESTAMP,), (TIMESTAMP, STRING))
     ),
-    method("getMilliseconds", (TIMESTAMP,), INT, _milliseconds),
-    method("getMilliseconds", (TIMESTAMP, STRING), INT, _milliseconds),
-    method("getHours", (DURATION,), INT, _units(3600 * _NANO)),
-    method("getMinutes", (DURATION,), INT, _units(60 * _NANO)),
-    method("getSeconds", (DURATION,), INT, _units(_NANO)),
-    method("getMilliseconds", (DURATION,), INT, _units(10**6)),
+    method_overload("getMilliseconds", (TIMESTAMP,), INT, _milliseconds),
+    method_overload("getMilliseconds", (TIMESTAMP, STRING), INT, _milliseconds),
+    method_overload("getHours", (DURATION,), INT, _units(3600 * _NANOS_PER_SECOND)),
+    method_overload("getMinutes", (DURATION,), INT, _units(60 * _NANOS_PER_SECOND)),
+    method_overload("getSeconds", (DURATION,), INT, _units(_NANOS_PER_SECOND)),
+    method_overload("getMilliseconds", (DURATION,), INT, _units(10**6)),
 ]

@@ -6,20 +6,20 @@ import json
 import re
 from urllib.parse import quote, unquote
 
-from shoal.objects.cel.errors import CelError
-from shoal.objects.cel.overloads import Overload, function, method, traversal
-from shoal.objects.cel.types import BOOL, STRING, list_of, map_of, opaque
-from shoal.objects.cel.values import Opaque
+from shoal.objects.cel.errors import CELError
+from shoal.objects.cel.overloads import Overload, function_overload, method_overload, traversal_cost
+from shoal.objects.cel.types import BOOL, STRING, list_of, map_of, opaque_type
+from shoal.objects.cel.values import OpaqueValue
 
-URL = opaque("kubernetes.URL")
+URL = opaque_type("kubernetes.URL")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:", re.ASCII)
-_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
-_HOST_BAD = re.compile(r"[\x00-\x20\"<>\\^`{|}\x7f#/?@]|%(?![0-9A-Fa-f]{2})")
+_INVALID_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
+_INVALID_HOST_CHAR = re.compile(r"[\x00-\x20\"<>\\^`{|}\x7f#/?@]|%(?![0-9A-Fa-f]{2})")
 _PATH_SAFE = "/$&+,:;=@!'()*[]~"
-_PATH_FINE = re.compile(r"(?:[A-Za-z0-9\-_.~!$&'()*+,;=:@/\[\]]|%[0-9A-Fa-f]{2})*").fullmatch
+_IS_ESCAPED_PATH = re.compile(r"(?:[A-Za-z0-9\-_.~!$&'()*+,;=:@/\[\]]|%[0-9A-Fa-f]{2})*").fullmatch
 
 
-class Parts:
+class ParsedURL:
     """A parsed URL. Two are equal if their texts are."""
 
     __slots__ = ("host", "path", "query", "scheme", "text")
@@ -27,10 +27,10 @@ class Parts:
     def __init__(self, text: str) -> None:
         self.text = text
         self.host = self.path = self.query = ""
-        found = _SCHEME.match(text)
-        self.scheme = found.group()[:-1].lower() if found else ""
-        rest = text[found.end() :] if found else text
-        if not found and (text.startswith(":") or re.match(r"[^/?#]*:", text)):
+        scheme_match = _SCHEME.match(text)
+        self.scheme = scheme_match.group()[:-1].lower() if scheme_match else ""
+        rest = text[scheme_match.end() :] if scheme_match else text
+        if not scheme_match and (text.startswith(":") or re.match(r"[^/?#]*:", text)):
             raise ValueError("missing protocol scheme" if text.startswith(":") else "invalid URI for request")
         rest = rest.split("#", 1)[0]
         rest, _, self.query = rest.partition("?")
@@ -43,26 +43,26 @@ class Parts:
             rest = slash + path
             self.host = authority.rpartition("@")[2]
             _check_host(self.host)
-        if bad := _ESCAPE.search(rest):
+        if bad := _INVALID_ESCAPE.search(rest):
             raise ValueError(f"invalid URL escape {json.dumps(bad.group())}")
         self.path = rest
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Parts) and other.text == self.text
+        return isinstance(other, ParsedURL) and other.text == self.text
 
     def __hash__(self) -> int:
         return hash(self.text)
 
 
-def parsed(text: str) -> Parts:
+def parse_url(text: str) -> ParsedURL:
     """Raises ValueError with Go's message."""
-    why = "empty url" if not text else ""
+    reason = "empty url" if not text else ""
     if any(char < " " or char == "\x7f" for char in text):
-        why = "net/url: invalid control character in URL"
+        reason = "net/url: invalid control character in URL"
     try:
-        if why:
-            raise ValueError(why)
-        return Parts(text)
+        if reason:
+            raise ValueError(reason)
+        return ParsedURL(text)
     except ValueError as problem:
         raise ValueError(f"parse {json.dumps(text, ensure_ascii=False)}: {problem}") from None
 
@@ -79,59 +79,59 @@ def _check_host(host: str) -> None:
         port = f":{after}"
     if port and not (port[0] == ":" and (port == ":" or (port[1:].isascii() and port[1:].isdigit()))):
         raise ValueError(f"invalid port {json.dumps(port)} after host")
-    if bad := _HOST_BAD.search(name):
+    if bad := _INVALID_HOST_CHAR.search(name):
         raise ValueError(f"invalid character {json.dumps(bad.group())} in host name")
 
 
-def _url(text: str) -> Opaque:
+def _url(text: str) -> OpaqueValue:
     try:
-        return Opaque("kubernetes.URL", parsed(text))
+        return OpaqueValue("kubernetes.URL", parse_url(text))
     except ValueError as why:
-        raise CelError(f"URL parse error during conversion from string: {why}") from None
+        raise CELError(f"URL parse error during conversion from string: {why}") from None
 
 
 def _is_url(text: str) -> bool:
     try:
-        return bool(parsed(text))
+        return bool(parse_url(text))
     except ValueError:
         return False
 
 
-def _hostname(url: Opaque) -> str:
+def _hostname(url: OpaqueValue) -> str:
     host: str = url.core.host
     if host.startswith("["):
         return host[1 : host.rfind("]")]
     return host.rpartition(":")[0] if ":" in host else host
 
 
-def _port(url: Opaque) -> str:
+def _port(url: OpaqueValue) -> str:
     host: str = url.core.host
     after = host[host.rfind("]") + 1 :]
     return after.rpartition(":")[2] if ":" in after else ""
 
 
-def _escaped_path(url: Opaque) -> str:
+def _escaped_path(url: OpaqueValue) -> str:
     path: str = url.core.path
-    return path if _PATH_FINE(path) else quote(unquote(path), safe=_PATH_SAFE)
+    return path if _IS_ESCAPED_PATH(path) else quote(unquote(path), safe=_PATH_SAFE)
 
 
-def _query(url: Opaque) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+def _query(url: OpaqueValue) -> dict[str, list[str]]:
+    values: dict[str, list[str]] = {}
     for pair in url.core.query.split("&"):
-        if not pair or ";" in pair or _ESCAPE.search(pair):
+        if not pair or ";" in pair or _INVALID_ESCAPE.search(pair):
             continue
         key, _, value = pair.partition("=")
-        found.setdefault(unquote(key.replace("+", " ")), []).append(unquote(value.replace("+", " ")))
-    return found
+        values.setdefault(unquote(key.replace("+", " ")), []).append(unquote(value.replace("+", " ")))
+    return values
 
 
 OVERLOADS: list[Overload] = [
-    function("url", (STRING,), URL, _url, traversal),
-    function("isURL", (STRING,), BOOL, _is_url),
-    method("getScheme", (URL,), STRING, lambda url: url.core.scheme),
-    method("getHost", (URL,), STRING, lambda url: url.core.host),
-    method("getHostname", (URL,), STRING, _hostname),
-    method("getPort", (URL,), STRING, _port),
-    method("getEscapedPath", (URL,), STRING, _escaped_path),
-    method("getQuery", (URL,), map_of(STRING, list_of(STRING)), _query),
+    function_overload("url", (STRING,), URL, _url, traversal_cost),
+    function_overload("isURL", (STRING,), BOOL, _is_url),
+    method_overload("getScheme", (URL,), STRING, lambda url: url.core.scheme),
+    method_overload("getHost", (URL,), STRING, lambda url: url.core.host),
+    method_overload("getHostname", (URL,), STRING, _hostname),
+    method_overload("getPort", (URL,), STRING, _port),
+    method_overload("getEscapedPath", (URL,), STRING, _escaped_path),
+    method_overload("getQuery", (URL,), map_of(STRING, list_of(STRING)), _query),
 ]

@@ -10,25 +10,25 @@ from functools import lru_cache
 
 import jsonschema_rs
 
-from shoal.objects.cel.regex.machine import Machine
-from shoal.objects.cel.regex.reading import Tree, emitted, parse
+from shoal.objects.cel.regex.machine import RegexMachine
+from shoal.objects.cel.regex.syntax import RegexNode, parse, to_pattern
 
-__all__ = ["Regex", "regex"]
+__all__ = ["CompiledRegex", "compile_regex"]
 
-_LINEAR = jsonschema_rs.RegexOptions(size_limit=10 * 1024 * 1024)
+_REGEX_OPTIONS = jsonschema_rs.RegexOptions(size_limit=10 * 1024 * 1024)
 
 
-class Regex:
+class CompiledRegex:
     """One compiled expression. Use `compile_regex`, which caches them."""
 
     def __init__(self, pattern: str) -> None:
-        self._tree: Tree = parse(pattern)
+        self._tree: RegexNode = parse(pattern)
         try:
-            told = {"pattern": emitted(self._tree)}
-            self._engine = jsonschema_rs.Draft202012Validator(told, pattern_options=_LINEAR)
+            schema = {"pattern": to_pattern(self._tree)}
+            self._engine = jsonschema_rs.Draft202012Validator(schema, pattern_options=_REGEX_OPTIONS)
         except (jsonschema_rs.ValidationError, ValueError):
             raise ValueError(f"error parsing regexp: expression too large: `{pattern}`") from None
-        self._machine: Machine | None = None
+        self._machine: RegexMachine | None = None
 
     def matches(self, text: str) -> bool:
         return self._engine.is_valid(text)
@@ -42,11 +42,11 @@ class Regex:
         if limit == 0 or not self._engine.is_valid(text):
             return []
         if self._machine is None:
-            self._machine = Machine(self._tree)
+            self._machine = RegexMachine(self._tree)
         return [text[start:end] for start, end in self._machine.matches(text, limit)]
 
 
 @lru_cache(maxsize=512)
-def regex(pattern: str) -> Regex:
+def compile_regex(pattern: str) -> CompiledRegex:
     """Raises ValueError with Go's message for an invalid pattern."""
-    return Regex(pattern)
+    return CompiledRegex(pattern)

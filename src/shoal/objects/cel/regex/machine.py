@@ -7,25 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shoal.objects.cel.errors import CelError
-from shoal.objects.cel.regex.classes import Set
-from shoal.objects.cel.regex.reading import Assertion, Either, Repeat, Sequence, Tree
+from shoal.objects.cel.errors import CELError
+from shoal.objects.cel.regex.charclass import CharSet
+from shoal.objects.cel.regex.syntax import AlternateNode, AssertionNode, ConcatNode, RegexNode, RepeatNode
 
 MAX_STEPS = 3_000_000
 """Steps of one search, about a second."""
 
-Thread = tuple[int, int]
+MachineThread = tuple[int, int]
 """The instruction and the start of its match."""
 
 
-class Machine:
-    def __init__(self, tree: Tree) -> None:
-        self._sets: list[Set | None] = []
+class RegexMachine:
+    def __init__(self, tree: RegexNode) -> None:
+        self._sets: list[CharSet | None] = []
         self._asserts: list[str] = []
         self._next: list[tuple[int, ...]] = []
-        self._known: list[dict[str, bool]] = []
-        self._end = self._put(())
-        self._start = self._built(tree, self._end)
+        self._match_cache: list[dict[str, bool]] = []
+        self._end = self._emit(())
+        self._start = self._compile(tree, self._end)
         self._steps = 0
 
     def matches(self, text: str, limit: int = -1) -> Iterator[tuple[int, int]]:
@@ -44,73 +44,73 @@ class Machine:
                 limit -= 1
                 yield found
 
-    def _put(self, following: tuple[int, ...], wanted: Set | None = None, asserted: str = "") -> int:
-        self._sets.append(wanted)
-        self._asserts.append(asserted)
+    def _emit(self, following: tuple[int, ...], charset: CharSet | None = None, assertion: str = "") -> int:
+        self._sets.append(charset)
+        self._asserts.append(assertion)
         self._next.append(following)
-        self._known.append({})
+        self._match_cache.append({})
         return len(self._next) - 1
 
-    def _built(self, tree: Tree, then: int) -> int:
+    def _compile(self, tree: RegexNode, following: int) -> int:
         """Returns the first instruction of the node. `following` is the instruction after it."""
-        if isinstance(tree, Set):
-            return self._put((then,), tree)
-        if isinstance(tree, Assertion):
-            return self._put((then,), None, tree.kind)
-        if isinstance(tree, Sequence):
+        if isinstance(tree, CharSet):
+            return self._emit((following,), tree)
+        if isinstance(tree, AssertionNode):
+            return self._emit((following,), None, tree.kind)
+        if isinstance(tree, ConcatNode):
             for part in reversed(tree.parts):
-                then = self._built(part, then)
-            return then
-        if isinstance(tree, Either):
-            return self._put(tuple(self._built(part, then) for part in tree.parts))
-        return self._repeat(tree, then)
+                following = self._compile(part, following)
+            return following
+        if isinstance(tree, AlternateNode):
+            return self._emit(tuple(self._compile(part, following) for part in tree.parts))
+        return self._repeat(tree, following)
 
-    def _repeat(self, tree: Repeat, then: int) -> int:
+    def _repeat(self, tree: RepeatNode, following: int) -> int:
         def fork(inside: int) -> tuple[int, int]:
-            return (inside, then) if tree.greedy else (then, inside)
+            return (inside, following) if tree.greedy else (following, inside)
 
-        rest = then
-        if tree.most is None:
-            rest = self._put(())
-            self._next[rest] = fork(self._built(tree.part, rest))
+        rest = following
+        if tree.maximum is None:
+            rest = self._emit(())
+            self._next[rest] = fork(self._compile(tree.part, rest))
         else:
-            for _ in range(tree.most - tree.least):
-                rest = self._put(fork(self._built(tree.part, rest)))
-        for _ in range(tree.least):
-            rest = self._built(tree.part, rest)
+            for _ in range(tree.maximum - tree.minimum):
+                rest = self._emit(fork(self._compile(tree.part, rest)))
+        for _ in range(tree.minimum):
+            rest = self._compile(tree.part, rest)
         return rest
 
     def _search(self, text: str, begin: int) -> tuple[int, int] | None:
-        found: tuple[int, int] | None = None
-        threads: list[Thread] = []
+        match: tuple[int, int] | None = None
+        threads: list[MachineThread] = []
         for at in range(begin, len(text) + 1):
-            if found is None:
+            if match is None:
                 threads.append((self._start, at))
             elif not threads:
-                return found
-            waiting, hit = self._spread(threads, text, at)
+                return match
+            consuming, hit = self._follow(threads, text, at)
             if hit is not None:
-                found = (hit, at)
-            self._steps += len(waiting) + 1
+                match = (hit, at)
+            self._steps += len(consuming) + 1
             if self._steps > MAX_STEPS:
-                raise CelError("the search of the regular expression takes too long")
+                raise CELError("the search of the regular expression takes too long")
             char = text[at : at + 1]
-            threads = [(self._next[here][0], start) for here, start in waiting if char and self._takes(here, char)]
-        return found
+            threads = [(self._next[here][0], start) for here, start in consuming if char and self._accepts(here, char)]
+        return match
 
-    def _takes(self, here: int, char: str) -> bool:
-        known = self._known[here]
-        taken = known.get(char)
-        if taken is None:
-            wanted = self._sets[here]
-            taken = known[char] = wanted is not None and wanted.has(char)
-            if len(known) > 512:
-                known.clear()
-        return taken
+    def _accepts(self, here: int, char: str) -> bool:
+        cache = self._match_cache[here]
+        is_match = cache.get(char)
+        if is_match is None:
+            charset = self._sets[here]
+            is_match = cache[char] = charset is not None and charset.contains(char)
+            if len(cache) > 512:
+                cache.clear()
+        return is_match
 
-    def _spread(self, threads: list[Thread], text: str, at: int) -> tuple[list[Thread], int | None]:
+    def _follow(self, threads: list[MachineThread], text: str, at: int) -> tuple[list[MachineThread], int | None]:
         """Returns the threads that wait for a character, and the start of the match that ends here."""
-        waiting: list[Thread] = []
+        consuming: list[MachineThread] = []
         seen: set[int] = set()
         for entry, start in threads:
             stack = [entry]
@@ -121,16 +121,16 @@ class Machine:
                 seen.add(here)
                 if here == self._end:
                     # The remaining threads have lower preference than this match.
-                    return waiting, start
+                    return consuming, start
                 if self._sets[here] is not None:
-                    waiting.append((here, start))
-                elif not self._asserts[here] or _holds(self._asserts[here], text, at):
+                    consuming.append((here, start))
+                elif not self._asserts[here] or _assertion_holds(self._asserts[here], text, at):
                     stack.extend(reversed(self._next[here]))
             self._steps += 1
-        return waiting, None
+        return consuming, None
 
 
-def _holds(kind: str, text: str, at: int) -> bool:
+def _assertion_holds(kind: str, text: str, at: int) -> bool:
     if kind == "\\A":
         return at == 0
     if kind == "\\z":
@@ -139,9 +139,9 @@ def _holds(kind: str, text: str, at: int) -> bool:
         return at == 0 or text[at - 1] == "\n"
     if kind == "$":
         return at == len(text) or text[at] == "\n"
-    edge = _word(text[at - 1 : at] if at else "") != _word(text[at : at + 1])
+    edge = _is_word_char(text[at - 1 : at] if at else "") != _is_word_char(text[at : at + 1])
     return edge == (kind == "\\b")
 
 
-def _word(char: str) -> bool:
+def _is_word_char(char: str) -> bool:
     return char.isascii() and (char.isalnum() or char == "_")

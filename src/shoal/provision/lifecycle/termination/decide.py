@@ -6,53 +6,53 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.fit.taints import same, tolerated
-from shoal.kinds.karpenter import DISRUPTED, EXCLUDE_BALANCERS, is_going
+from shoal.fit.taints import is_same_taint, is_tolerated
+from shoal.kinds.karpenter.karpenter import DISRUPTED_TAINT, EXCLUDE_LOAD_BALANCERS, is_deleting
 from shoal.objects.duration import parse_time
-from shoal.provision.pods import is_not_to_be_disrupted, largest_first, size
+from shoal.provision.pods import has_do_not_disrupt, largest_first, resource_size
 
 Object = dict[str, Any]
 
 STUCK_SECONDS = 60.0
 """A pod that exceeds its grace period by this much is not waited for."""
-SHORTEST_GRACE = 1
+MIN_GRACE_SECONDS = 1
 """A shorter grace period would remove the pod from the store while it runs."""
-GRACE_SECONDS = 30
+DEFAULT_GRACE_SECONDS = 30
 """The API's default grace period."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+BASE_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.1, 10.0
 """Backoff between eviction attempts that a PodDisruptionBudget refuses."""
-_CRITICAL = ("system-cluster-critical", "system-node-critical")
+_CRITICAL_PRIORITY_CLASSES = ("system-cluster-critical", "system-node-critical")
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class DrainStep:
     delete: tuple[tuple[Object, int], ...] = ()
     """Pods to delete now, without regard to budgets, with their grace period in seconds."""
     evict: tuple[Object, ...] = ()
     """Pods of the current group, largest first: large pods find room early, and small ones fit what is left."""
-    kept: tuple[Object, ...] = ()
+    blocked: tuple[Object, ...] = ()
     """Pods of the current group that must not be disrupted."""
-    left: int = 0
+    remaining: int = 0
     """Pods that have to leave, including those being deleted."""
-    again: float | None = None
+    requeue_after: float | None = None
     """Seconds until the next forced deletion."""
 
 
-def drain(pods: Iterable[Object], deadline: float | None, now: float) -> Drain:
+def next_drain_step(pods: Iterable[Object], deadline: float | None, now: float) -> DrainStep:
     """DaemonSet pods leave after the pods they serve, critical pods last. At the deadline the order is ignored."""
     waiting = [pod for pod in pods if waits_for_eviction(pod, now)]
-    told = [(pod, _told_at(pod, deadline, now)) for pod in waiting]
-    later = [at - now for _, at in told if at is not None and at > now]
-    delete = [pod for pod, at in told if at is not None and at <= now]
-    group = next((group for group in _groups(waiting) if group), [])
-    turn = [pod for pod in group if not is_going(pod) and pod not in delete]
-    kept = [pod for pod in turn if is_not_to_be_disrupted(pod, now)]
-    return Drain(
-        delete=tuple((pod, _grace(deadline, now)) for pod in delete),
-        evict=tuple(largest_first(pod for pod in turn if pod not in kept)),
-        kept=tuple(kept),
-        left=len(waiting),
-        again=min(later, default=None),
+    deletions = [(pod, _force_delete_at(pod, deadline, now)) for pod in waiting]
+    waits = [at - now for _, at in deletions if at is not None and at > now]
+    delete = [pod for pod, at in deletions if at is not None and at <= now]
+    eviction_group = next((eviction_group for eviction_group in _eviction_groups(waiting) if eviction_group), [])
+    due = [pod for pod in eviction_group if not is_deleting(pod) and pod not in delete]
+    blocked = [pod for pod in due if has_do_not_disrupt(pod, now)]
+    return DrainStep(
+        delete=tuple((pod, _remaining_grace(deadline, now)) for pod in delete),
+        evict=tuple(largest_first(pod for pod in due if pod not in blocked)),
+        blocked=tuple(blocked),
+        remaining=len(waiting),
+        requeue_after=min(waits, default=None),
     )
 
 
@@ -66,92 +66,92 @@ def waits_for_eviction(pod: Object, now: float) -> bool:
 
 
 def is_drainable(pod: Object, now: float) -> bool:
-    if tolerated(DISRUPTED, (pod.get("spec") or {}).get("tolerations") or ()) or _is_of(pod, "Node"):
+    if is_tolerated(DISRUPTED_TAINT, (pod.get("spec") or {}).get("tolerations") or ()) or _has_owner_kind(pod, "Node"):
         return False
     deadline = parse_time(pod["metadata"].get("deletionTimestamp"))
     return deadline is None or now <= deadline + STUCK_SECONDS
 
 
-def _groups(pods: list[Object]) -> list[list[Object]]:
-    found: list[list[Object]] = [[], [], [], []]
+def _eviction_groups(pods: list[Object]) -> list[list[Object]]:
+    groups: list[list[Object]] = [[], [], [], []]
     for pod in pods:
-        critical = pod["spec"].get("priorityClassName") in _CRITICAL
-        found[2 * critical + _is_of(pod, "DaemonSet")].append(pod)
-    return found
+        critical = pod["spec"].get("priorityClassName") in _CRITICAL_PRIORITY_CLASSES
+        groups[2 * critical + _has_owner_kind(pod, "DaemonSet")].append(pod)
+    return groups
 
 
-def _is_of(pod: Object, kind: str) -> bool:
+def _has_owner_kind(pod: Object, kind: str) -> bool:
     return any(owner.get("kind") == kind for owner in pod["metadata"].get("ownerReferences") or ())
 
 
-def _told_at(pod: Object, deadline: float | None, now: float) -> float | None:
+def _force_delete_at(pod: Object, deadline: float | None, now: float) -> float | None:
     """Time at which the pod is deleted so that its whole grace period ends by the deadline; None: not at all."""
     if deadline is None:
         return None
-    ends = parse_time(pod["metadata"].get("deletionTimestamp"))
-    if ends is not None and ends <= max(deadline, now + SHORTEST_GRACE):
+    deletes_at = parse_time(pod["metadata"].get("deletionTimestamp"))
+    if deletes_at is not None and deletes_at <= max(deadline, now + MIN_GRACE_SECONDS):
         return None  # it is being deleted and ends in time
     grace = pod["spec"].get("terminationGracePeriodSeconds")
-    return deadline - (GRACE_SECONDS if grace is None else grace)
+    return deadline - (DEFAULT_GRACE_SECONDS if grace is None else grace)
 
 
-def _grace(deadline: float | None, now: float) -> int:
-    return max(int((deadline or now) - now), SHORTEST_GRACE)
+def _remaining_grace(deadline: float | None, now: float) -> int:
+    return max(int((deadline or now) - now), MIN_GRACE_SECONDS)
 
 
-def in_turn(pods: Iterable[Object], waiting: Iterable[Object]) -> tuple[Object, ...]:
+def largest_pods(pods: Iterable[Object], waiting: Iterable[Object]) -> tuple[Object, ...]:
     """Pods that no pending pod on any node exceeds by a size class: the scheduler should see large pods first."""
-    largest = max(map(_rank, waiting), default=0)
-    return tuple(pod for pod in pods if _rank(pod) >= largest)
+    largest = max(map(_size_class, waiting), default=0)
+    return tuple(pod for pod in pods if _size_class(pod) >= largest)
 
 
-def _rank(pod: Object) -> int:
+def _size_class(pod: Object) -> int:
     """Size class: doubles per class. One class for each size would drain nodes slowly."""
-    return size(pod)[0].bit_length()
+    return resource_size(pod)[0].bit_length()
 
 
-def eviction_pause(refusals: int) -> float:
-    return min(FIRST_PAUSE * float(2 ** min(refusals - 1, 10)), LONGEST_PAUSE)
+def eviction_backoff(refusals: int) -> float:
+    return min(BASE_BACKOFF_SECONDS * float(2 ** min(refusals - 1, 10)), MAX_BACKOFF_SECONDS)
 
 
 def cordon_patch(node: Object) -> Object | None:
     """Patch with the disruption taint and the load balancer exclusion label; None if both are set."""
     metadata, taints = node["metadata"], (node.get("spec") or {}).get("taints") or []
-    found: Object = {}
-    if (metadata.get("labels") or {}).get(EXCLUDE_BALANCERS) != "karpenter":
-        found["metadata"] = {"labels": {EXCLUDE_BALANCERS: "karpenter"}}
-    if not any(same(taint, DISRUPTED) for taint in taints):
-        kept = [taint for taint in taints if taint.get("key") != DISRUPTED["key"]]
-        found["spec"] = {"taints": [*kept, DISRUPTED]}
-    return found or None
+    patch: Object = {}
+    if (metadata.get("labels") or {}).get(EXCLUDE_LOAD_BALANCERS) != "karpenter":
+        patch["metadata"] = {"labels": {EXCLUDE_LOAD_BALANCERS: "karpenter"}}
+    if not any(is_same_taint(taint, DISRUPTED_TAINT) for taint in taints):
+        kept = [taint for taint in taints if taint.get("key") != DISRUPTED_TAINT["key"]]
+        patch["spec"] = {"taints": [*kept, DISRUPTED_TAINT]}
+    return patch or None
 
 
-def claims_of_staying(pods: Iterable[Object], now: float) -> set[tuple[str, str]]:
+def volume_claims_of_staying_pods(pods: Iterable[Object], now: float) -> set[tuple[str, str]]:
     """Namespace and name of the PersistentVolumeClaims of pods that stay. Their volumes are not waited for."""
-    found = set()
+    keys = set()
     for pod in pods:
         if is_drainable(pod, now):
             continue
         metadata = pod["metadata"]
         for volume in pod["spec"].get("volumes") or ():
             if claim := (volume.get("persistentVolumeClaim") or {}).get("claimName"):
-                found.add((metadata["namespace"], claim))
+                keys.add((metadata["namespace"], claim))
             elif "ephemeral" in volume:
-                found.add((metadata["namespace"], f"{metadata['name']}-{volume['name']}"))
-    return found
+                keys.add((metadata["namespace"], f"{metadata['name']}-{volume['name']}"))
+    return keys
 
 
 def pending_attachments(attachments: Iterable[Object], node: str, staying: Mapping[str, object]) -> list[str]:
     """Names of the VolumeAttachments that must be removed first. `staying`: volumes that are not waited for."""
-    found = []
+    names = []
     for each in attachments:
         spec = each.get("spec") or {}
         volume = (spec.get("source") or {}).get("persistentVolumeName")
         if spec.get("nodeName") == node and volume is not None and volume not in staying:
-            found.append(each["metadata"]["name"])
-    return sorted(found)
+            names.append(each["metadata"]["name"])
+    return sorted(names)
 
 
-def named(names: list[str], most: int = 5) -> str:
-    more = f" and {len(names) - most} other(s)" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def join_names(names: list[str], limit: int = 5) -> str:
+    more = f" and {len(names) - limit} other(s)" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more

@@ -8,119 +8,130 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from shoal.capi.providers.embedded.clusters.decide import Decision, Server, Snapshot, decide
-from shoal.capi.providers.embedded.resources import EmbeddedResources
-from shoal.capi.resources import Changes, Name, name_of
+from shoal.capi.informers import ChangeFilter, NamespacedName, namespaced_name
+from shoal.capi.providers.embedded.clusters.decide import (
+    EmbeddedClusterDecision,
+    EmbeddedClusterSnapshot,
+    HostingServer,
+    decide,
+)
+from shoal.capi.providers.embedded.informers import EmbeddedInformers
 from shoal.client.reflector import key_of
-from shoal.client.requests import Kind
+from shoal.client.rest import GroupVersionResource
 from shoal.clock import Clock, rfc3339
-from shoal.kinds import capi, embedded
+from shoal.kinds.clusterapi import capi, embedded
 from shoal.objects.errors import AlreadyExists
-from shoal.runtime.loop import Loop
+from shoal.runtime.controller import Controller
 
 Object = dict[str, Any]
 
 WORKERS = 32
 """More than machines have: machines wait for their cluster."""
-ACCOUNTS = Kind("", "v1", "serviceaccounts")
-BINDINGS = Kind("rbac.authorization.k8s.io", "v1", "clusterrolebindings", namespaced=False)
+SERVICE_ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
+CLUSTER_ROLE_BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", namespaced=False)
 
 
-class EmbeddedClusterLoop:
-    def __init__(self, resources: EmbeddedResources, clock: Clock, server: Callable[[], Server]) -> None:
-        self._resources, self._clock, self._server = resources, clock, server
-        self.loop: Loop[Name] = Loop("capi-embeddedclusters", clock, self.reconcile, WORKERS)
-        self._clusters = Changes(_of_interest)
-        resources.core.follow(resources.clusters, self.loop.queue)
-        resources.core.clusters.listen(self._cluster)
-        resources.logical_clusters.listen(lambda obj: self._hosted(obj["metadata"]["name"]))
-        resources.credentials.listen(lambda obj: self._hosted(key_of(obj)[0]))
-        resources.core.kubeconfigs.listen(self._kubeconfig)
+class EmbeddedClusterReconciler:
+    def __init__(self, informers: EmbeddedInformers, clock: Clock, server: Callable[[], HostingServer]) -> None:
+        self._informers, self._clock, self._server = informers, clock, server
+        self.controller: Controller[NamespacedName] = Controller(
+            "capi-embeddedclusters", clock, self.reconcile, WORKERS
+        )
+        self._cluster_filter = ChangeFilter(_relevant_cluster_state)
+        informers.core_informers.enqueue_on_change(informers.clusters, self.controller.queue)
+        informers.core_informers.clusters.add_event_handler(self._on_cluster)
+        informers.logical_clusters.add_event_handler(lambda obj: self._on_logical_cluster(obj["metadata"]["name"]))
+        informers.admin_secrets.add_event_handler(lambda obj: self._on_logical_cluster(key_of(obj)[0]))
+        informers.core_informers.kubeconfigs.add_event_handler(self._on_kubeconfig)
 
-    def _cluster(self, obj: Object) -> None:
-        if self._clusters.matter(obj):
+    def _on_cluster(self, obj: Object) -> None:
+        if self._cluster_filter.has_changed(obj):
             self._enqueue(obj)
 
     def _enqueue(self, cluster: Object) -> None:
         reference = (cluster.get("spec") or {}).get("infrastructureRef") or {}
         if reference.get("kind") == embedded.CLUSTER:
-            self.loop.queue.add((cluster["metadata"]["namespace"], reference["name"]))
+            self.controller.queue.add((cluster["metadata"]["namespace"], reference["name"]))
 
-    def _hosted(self, logical: str) -> None:
+    def _on_logical_cluster(self, logical: str) -> None:
         if "." in logical:
-            self.loop.queue.add(embedded.hosted_owner(logical))
+            self.controller.queue.add(embedded.owner_of_logical_cluster(logical))
 
-    def _kubeconfig(self, obj: Object) -> None:
+    def _on_kubeconfig(self, obj: Object) -> None:
         namespace = obj["metadata"]["namespace"]
-        cluster = self._resources.core.clusters.get(namespace, capi.labels_of(obj).get(capi.CLUSTER_NAME, ""))
+        cluster = self._informers.core_informers.clusters.get(namespace, capi.labels_of(obj).get(capi.CLUSTER_NAME, ""))
         if cluster is not None:
             self._enqueue(cluster)
 
-    async def reconcile(self, key: Name) -> None:
-        await self._resources.core.listed()
-        obj = self._resources.clusters.get(*key)
+    async def reconcile(self, key: NamespacedName) -> None:
+        await self._informers.core_informers.wait_for_sync()
+        obj = self._informers.clusters.get(*key)
         if obj is None:
             return
-        seen = self._look(obj)
-        decision = self._decide(seen)
+        snapshot = self._snapshot(obj)
+        decision = self._decide(snapshot)
         if decision.patch is not None:
-            obj = await self._resources.clusters.patch(obj, decision.patch)
-            decision = self._decide(replace(seen, infrastructure=obj))
-        await self._act(seen, decision)
+            obj = await self._informers.clusters.patch(obj, decision.patch)
+            decision = self._decide(replace(snapshot, infrastructure=obj))
+        await self._apply(snapshot, decision)
 
-    def _look(self, obj: Object) -> Snapshot:
-        resources = self._resources
-        namespace, name = name_of(obj)
-        hosted = embedded.hosted_name(namespace, name)
-        owner = capi.owner_of(obj, capi.CLUSTER)
-        return Snapshot(
+    def _snapshot(self, obj: Object) -> EmbeddedClusterSnapshot:
+        informers = self._informers
+        namespace, name = namespaced_name(obj)
+        hosted = embedded.logical_cluster_name(namespace, name)
+        owner = capi.owner_name(obj, capi.CLUSTER)
+        return EmbeddedClusterSnapshot(
             infrastructure=obj,
-            cluster=resources.core.clusters.get(namespace, owner),
-            logical=resources.logical_clusters.get("", hosted),
-            credential=resources.credentials.get(embedded.ADMIN_NAMESPACE, embedded.ADMIN_TOKEN, hosted),
-            kubeconfig=resources.core.kubeconfigs.get(namespace, capi.kubeconfig_name(owner)),
+            cluster=informers.core_informers.clusters.get(namespace, owner),
+            logical_cluster=informers.logical_clusters.get("", hosted),
+            credential=informers.admin_secrets.get(embedded.ADMIN_NAMESPACE, embedded.ADMIN_TOKEN_SECRET, hosted),
+            kubeconfig=informers.core_informers.kubeconfigs.get(namespace, capi.kubeconfig_secret_name(owner)),
         )
 
-    def _decide(self, seen: Snapshot) -> Decision:
-        return decide(seen, self._server(), rfc3339(self._clock.now()))
+    def _decide(self, snapshot: EmbeddedClusterSnapshot) -> EmbeddedClusterDecision:
+        return decide(snapshot, self._server(), rfc3339(self._clock.now()))
 
-    async def _act(self, seen: Snapshot, decision: Decision) -> None:
-        resources, logical = self._resources, seen.logical
-        if decision.host is not None:
-            await resources.logical_clusters.create(decision.host)
-            await self._administrator(decision.host["metadata"]["name"])
-        if logical is not None and decision.upgrade is not None:
-            await resources.logical_clusters.patch(logical, decision.upgrade)
-        if logical is not None and decision.administrator:
-            await self._administrator(logical["metadata"]["name"])
+    async def _apply(self, snapshot: EmbeddedClusterSnapshot, decision: EmbeddedClusterDecision) -> None:
+        informers, logical = self._informers, snapshot.logical_cluster
+        if decision.create_logical_cluster is not None:
+            await informers.logical_clusters.create(decision.create_logical_cluster)
+            await self._create_admin(decision.create_logical_cluster["metadata"]["name"])
+        if logical is not None and decision.patch_logical_cluster is not None:
+            await informers.logical_clusters.patch(logical, decision.patch_logical_cluster)
+        if logical is not None and decision.create_admin:
+            await self._create_admin(logical["metadata"]["name"])
         if decision.kubeconfig is not None:
-            view = resources.core.kubeconfigs
-            await (view.create(decision.kubeconfig) if seen.kubeconfig is None else view.update(decision.kubeconfig))
-        if decision.status is not None and not resources.core.can_wait(
-            self.loop.queue, seen.infrastructure, decision.status
+            informer = informers.core_informers.kubeconfigs
+            await (
+                informer.create(decision.kubeconfig)
+                if snapshot.kubeconfig is None
+                else informer.update(decision.kubeconfig)
+            )
+        if decision.status is not None and not informers.core_informers.defer_status(
+            self.controller.queue, snapshot.infrastructure, decision.status
         ):
-            await resources.clusters.update_status(decision.status)
-        if logical is not None and decision.delete:
-            await resources.logical_clusters.delete(logical)
+            await informers.clusters.update_status(decision.status)
+        if logical is not None and decision.delete_logical_cluster:
+            await informers.logical_clusters.delete(logical)
 
-    async def _administrator(self, hosted: str) -> None:
+    async def _create_admin(self, hosted: str) -> None:
         """The ServiceAccount is created first: a token Secret without it would be collected as an orphan."""
-        client = self._resources.host.at(hosted)
-        create, namespace = self._resources.credentials.create, embedded.ADMIN_NAMESPACE
-        await _ensure(partial(client.create, ACCOUNTS, embedded.admin_account(), namespace))
+        client = self._informers.host.in_cluster(hosted)
+        create, namespace = self._informers.admin_secrets.create, embedded.ADMIN_NAMESPACE
+        await _create_if_missing(partial(client.create, SERVICE_ACCOUNTS, embedded.admin_service_account(), namespace))
         await asyncio.gather(
-            _ensure(partial(client.create, BINDINGS, embedded.admin_binding())),
-            _ensure(partial(create, embedded.admin_token(), hosted)),
+            _create_if_missing(partial(client.create, CLUSTER_ROLE_BINDINGS, embedded.admin_role_binding())),
+            _create_if_missing(partial(create, embedded.admin_token_secret(), hosted)),
         )
 
 
-async def _ensure(create: Callable[[], Awaitable[Object]]) -> None:
+async def _create_if_missing(create: Callable[[], Awaitable[Object]]) -> None:
     try:
         await create()
     except AlreadyExists:
         return
 
 
-def _of_interest(cluster: Object) -> Any:
+def _relevant_cluster_state(cluster: Object) -> Any:
     metadata, spec = cluster["metadata"], cluster.get("spec") or {}
     return metadata["uid"], capi.is_paused(cluster, cluster), (spec.get("topology") or {}).get("version")

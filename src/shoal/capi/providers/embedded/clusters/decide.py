@@ -13,28 +13,33 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from shoal.capi.conditions import FALSE, TRUE, Condition, only, paused_condition, with_status
-from shoal.capi.writing import claimed, released
-from shoal.kinds.capi import (
+from shoal.capi.conditions import FALSE, TRUE, Condition, paused_condition, with_condition, with_status
+from shoal.capi.metadata_patches import claim_patch, release_patch
+from shoal.kinds.clusterapi.capi import (
     API_VERSION,
     CLUSTER,
     CLUSTER_NAME,
     KUBECONFIG_KEY,
-    KUBECONFIG_TYPE,
+    KUBECONFIG_SECRET_TYPE,
     annotations_of,
-    endpoint_of,
+    control_plane_endpoint,
     is_deleting,
     is_paused,
     kubeconfig,
-    kubeconfig_name,
+    kubeconfig_secret_name,
     owner_reference,
 )
-from shoal.kinds.embedded import CLUSTER_FINALIZER, HOST_UID, hosted_name, logical_cluster
-from shoal.kinds.versions import problem
+from shoal.kinds.clusterapi.embedded import (
+    CLUSTER_FINALIZER,
+    OWNER_UID_ANNOTATION,
+    logical_cluster_name,
+    new_logical_cluster,
+)
+from shoal.kinds.versions import version_error
 
 Object = dict[str, Any]
 
-UNHOSTED = (
+NO_HOST_MESSAGE = (
     "Hosted clusters are part of a Shoal server and this API server is none:"
     " give shoal controllers a --hosting-kubeconfig, that of a Shoal server's root"
 )
@@ -42,98 +47,110 @@ _TOKEN = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class HostingServer:
     """The hosting API server: base URL, and the CA certificate for clients as PEM."""
 
     url: str
-    authority: str
+    ca_pem: str
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class EmbeddedClusterSnapshot:
     infrastructure: Object
     cluster: Object | None
     """The Cluster that owns it."""
-    logical: Object | None
+    logical_cluster: Object | None
     credential: Object | None
     """The Secret with the administrator's token, in the hosted cluster."""
     kubeconfig: Object | None
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class EmbeddedClusterDecision:
     patch: Object | None = None
     """Patch of the EmbeddedCluster. The rest is decided again after it."""
-    host: Object | None = None
+    create_logical_cluster: Object | None = None
     """The LogicalCluster to create."""
-    upgrade: Object | None = None
+    patch_logical_cluster: Object | None = None
     """Patch of the LogicalCluster."""
-    administrator: bool = False
+    create_admin: bool = False
     """Whether to create ServiceAccount, ClusterRoleBinding and token Secret in the hosted cluster."""
     kubeconfig: Object | None = None
     """The Secret to create or update."""
-    delete: bool = False
+    delete_logical_cluster: bool = False
     """Whether to delete the LogicalCluster."""
     status: Object | None = None
 
 
-def decide(seen: Snapshot, server: Server, now: str) -> Decision:
-    obj = seen.infrastructure
-    if is_paused(seen.cluster, obj):
-        new = only(obj, paused_condition(True, seen.cluster), now)
-        return Decision(status=None if new is obj else new)
-    mine = seen.logical is not None and annotations_of(seen.logical).get(HOST_UID) == obj["metadata"]["uid"]
+def decide(snapshot: EmbeddedClusterSnapshot, server: HostingServer, now: str) -> EmbeddedClusterDecision:
+    obj = snapshot.infrastructure
+    if is_paused(snapshot.cluster, obj):
+        new = with_condition(obj, paused_condition(True, snapshot.cluster), now)
+        return EmbeddedClusterDecision(status=None if new is obj else new)
+    is_owned = (
+        snapshot.logical_cluster is not None
+        and annotations_of(snapshot.logical_cluster).get(OWNER_UID_ANNOTATION) == obj["metadata"]["uid"]
+    )
     if is_deleting(obj):
-        return _deletion(seen, mine, now)
-    if seen.cluster is None:
-        return _said(obj, Condition("Ready", FALSE, "WaitingForOwner", "Waiting for a Cluster to refer to this"), now)
-    if seen.logical is not None and not mine:
-        return _said(obj, _taken(seen), now)
-    version, current = _version(obj, seen.cluster), _hosted_version(seen.logical)
-    refused = problem(version, current) if version != current else None
-    if refused is not None:
-        return _said(obj, Condition("Ready", FALSE, "VersionNotSupported", refused.message), now)
+        return _decide_deletion(snapshot, is_owned, now)
+    if snapshot.cluster is None:
+        return _not_ready_decision(
+            obj, Condition("Ready", FALSE, "WaitingForOwner", "Waiting for a Cluster to refer to this"), now
+        )
+    if snapshot.logical_cluster is not None and not is_owned:
+        return _not_ready_decision(obj, _name_taken_condition(snapshot), now)
+    version, current = _version(obj, snapshot.cluster), _hosted_version(snapshot.logical_cluster)
+    unsupported = version_error(version, current) if version != current else None
+    if unsupported is not None:
+        return _not_ready_decision(obj, Condition("Ready", FALSE, "VersionNotSupported", unsupported.message), now)
     patch = _patch(obj, server)
-    if seen.logical is None:
+    if snapshot.logical_cluster is None:
         namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
-        host = logical_cluster(namespace, name, obj["metadata"]["uid"], version)
-        return Decision(patch=patch, host=host)
+        host = new_logical_cluster(namespace, name, obj["metadata"]["uid"], version)
+        return EmbeddedClusterDecision(patch=patch, create_logical_cluster=host)
     upgrade = None
     if version and current != version:
         upgrade = {"spec": {"version": version}}
-    token = _token(seen.credential)
+    token = _token(snapshot.credential)
     if not token:
-        return Decision(patch=patch, upgrade=upgrade, administrator=seen.credential is None, status=_waiting(obj, now))
-    return Decision(
+        return EmbeddedClusterDecision(
+            patch=patch,
+            patch_logical_cluster=upgrade,
+            create_admin=snapshot.credential is None,
+            status=_waiting_status(obj, now),
+        )
+    return EmbeddedClusterDecision(
         patch=patch,
-        upgrade=upgrade,
-        kubeconfig=_kubeconfig(seen, seen.cluster, server, token),
-        status=_provisioned(obj, version, now),
+        patch_logical_cluster=upgrade,
+        kubeconfig=_kubeconfig(snapshot, snapshot.cluster, server, token),
+        status=_provisioned_status(obj, version, now),
     )
 
 
-def unhosted(obj: Object, cluster: Object | None, now: str) -> Object | None:
+def unhosted_status(obj: Object, cluster: Object | None, now: str) -> Object | None:
     """The EmbeddedCluster with its desired status without a hosting server; None if it is current."""
     if is_paused(cluster, obj):
-        new = only(obj, paused_condition(True, cluster), now)
+        new = with_condition(obj, paused_condition(True, cluster), now)
         return None if new is obj else new
-    return _said(obj, Condition("Ready", FALSE, "NoHostingServer", UNHOSTED), now).status
+    return _not_ready_decision(obj, Condition("Ready", FALSE, "NoHostingServer", NO_HOST_MESSAGE), now).status
 
 
-def _deletion(seen: Snapshot, mine: bool, now: str) -> Decision:
-    obj = seen.infrastructure
-    if not mine or seen.logical is None:
-        return Decision(patch=released(obj, CLUSTER_FINALIZER))
-    message = f"Waiting for LogicalCluster {seen.logical['metadata']['name']} to be deleted"
-    waiting = _said(obj, Condition("Ready", FALSE, "Deleting", message), now)
-    return Decision(delete=not is_deleting(seen.logical), status=waiting.status)
+def _decide_deletion(snapshot: EmbeddedClusterSnapshot, is_owned: bool, now: str) -> EmbeddedClusterDecision:
+    obj = snapshot.infrastructure
+    if not is_owned or snapshot.logical_cluster is None:
+        return EmbeddedClusterDecision(patch=release_patch(obj, CLUSTER_FINALIZER))
+    message = f"Waiting for LogicalCluster {snapshot.logical_cluster['metadata']['name']} to be deleted"
+    waiting = _not_ready_decision(obj, Condition("Ready", FALSE, "Deleting", message), now)
+    return EmbeddedClusterDecision(
+        delete_logical_cluster=not is_deleting(snapshot.logical_cluster), status=waiting.status
+    )
 
 
-def _taken(seen: Snapshot) -> Condition:
+def _name_taken_condition(snapshot: EmbeddedClusterSnapshot) -> Condition:
     """A logical cluster of that name belongs to another owner, or is still being deleted."""
-    assert seen.logical is not None
-    name = seen.logical["metadata"]["name"]
-    if is_deleting(seen.logical):
+    assert snapshot.logical_cluster is not None
+    name = snapshot.logical_cluster["metadata"]["name"]
+    if is_deleting(snapshot.logical_cluster):
         return Condition(
             "Ready", FALSE, "WaitingForDeletion", f"Waiting for an earlier LogicalCluster {name} to be gone"
         )
@@ -150,11 +167,11 @@ def _hosted_version(logical: Object | None) -> str | None:
     return str((logical.get("spec") or {}).get("version") or "") if logical is not None else None
 
 
-def _patch(obj: Object, server: Server) -> Object | None:
-    patch = claimed(obj, finalizer=CLUSTER_FINALIZER)
+def _patch(obj: Object, server: HostingServer) -> Object | None:
+    patch = claim_patch(obj, finalizer=CLUSTER_FINALIZER)
     parts = urlsplit(server.url)
     endpoint = {"host": parts.hostname, "port": parts.port or 443}
-    if endpoint_of(obj) != endpoint:
+    if control_plane_endpoint(obj) != endpoint:
         return {**(patch or {}), "spec": {"controlPlaneEndpoint": endpoint}}
     return patch
 
@@ -166,38 +183,38 @@ def _token(credential: Object | None) -> str:
     return token if _TOKEN.fullmatch(token) else ""
 
 
-def _kubeconfig(seen: Snapshot, cluster: Object, server: Server, token: str) -> Object | None:
+def _kubeconfig(snapshot: EmbeddedClusterSnapshot, cluster: Object, server: HostingServer, token: str) -> Object | None:
     """The desired Secret; None if it is current."""
-    metadata = seen.infrastructure["metadata"]
+    metadata = snapshot.infrastructure["metadata"]
     name = cluster["metadata"]["name"]
-    url = f"{server.url.rstrip('/')}/clusters/{hosted_name(metadata['namespace'], metadata['name'])}"
-    text = kubeconfig(name, url, base64.b64encode(server.authority.encode()).decode(), token)
+    url = f"{server.url.rstrip('/')}/clusters/{logical_cluster_name(metadata['namespace'], metadata['name'])}"
+    text = kubeconfig(name, url, base64.b64encode(server.ca_pem.encode()).decode(), token)
     data = {KUBECONFIG_KEY: base64.b64encode(text.encode()).decode()}
-    found = seen.kubeconfig
-    if found is not None:
-        return None if found.get("data") == data else {**found, "data": data}
+    existing = snapshot.kubeconfig
+    if existing is not None:
+        return None if existing.get("data") == data else {**existing, "data": data}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
             "namespace": metadata["namespace"],
-            "name": kubeconfig_name(name),
+            "name": kubeconfig_secret_name(name),
             "labels": {CLUSTER_NAME: name},
             "ownerReferences": [owner_reference(cluster, API_VERSION, CLUSTER, controller=True)],
         },
-        "type": KUBECONFIG_TYPE,
+        "type": KUBECONFIG_SECRET_TYPE,
         "data": data,
     }
 
 
-def _waiting(obj: Object, now: str) -> Object | None:
-    return _said(
+def _waiting_status(obj: Object, now: str) -> Object | None:
+    return _not_ready_decision(
         obj, Condition("Ready", FALSE, "WaitingForCredential", "Waiting for the administrator's token"), now
     ).status
 
 
-def _provisioned(obj: Object, version: str, now: str) -> Object | None:
-    hosted = hosted_name(obj["metadata"]["namespace"], obj["metadata"]["name"])
+def _provisioned_status(obj: Object, version: str, now: str) -> Object | None:
+    hosted = logical_cluster_name(obj["metadata"]["namespace"], obj["metadata"]["name"])
     status = {
         "initialization": {"provisioned": True, "controlPlaneInitialized": True},
         "logicalCluster": hosted,
@@ -207,8 +224,8 @@ def _provisioned(obj: Object, version: str, now: str) -> Object | None:
     return None if new is obj else new
 
 
-def _said(obj: Object, ready: Condition, now: str) -> Decision:
+def _not_ready_decision(obj: Object, ready: Condition, now: str) -> EmbeddedClusterDecision:
     """Fields that were reached before stay in the status, whatever Ready is now."""
     status = {key: value for key, value in (obj.get("status") or {}).items() if key != "conditions"}
     new = with_status(obj, status, [ready, paused_condition(False, None)], now)
-    return Decision(status=None if new is obj else new)
+    return EmbeddedClusterDecision(status=None if new is obj else new)

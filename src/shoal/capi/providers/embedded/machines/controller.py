@@ -5,86 +5,88 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from shoal.capi.providers.embedded.machines.decide import Decision, Snapshot, decide
-from shoal.capi.providers.embedded.resources import EmbeddedResources
-from shoal.capi.resources import Changes, Name, name_of, standing
+from shoal.capi.informers import ChangeFilter, NamespacedName, cluster_state_for_machines, namespaced_name
+from shoal.capi.providers.embedded.informers import EmbeddedInformers
+from shoal.capi.providers.embedded.machines.decide import EmbeddedMachineDecision, EmbeddedMachineSnapshot, decide
 from shoal.client.reflector import key_of
 from shoal.clock import Clock, rfc3339
-from shoal.kinds import capi, embedded
+from shoal.kinds.clusterapi import capi, embedded
 from shoal.objects.errors import AlreadyExists
-from shoal.runtime.loop import Loop
+from shoal.runtime.controller import Controller
 
 Object = dict[str, Any]
 
 WORKERS = 16
 
 
-class EmbeddedMachineLoop:
-    def __init__(self, resources: EmbeddedResources, clock: Clock) -> None:
-        self._resources, self._clock = resources, clock
-        self.loop: Loop[Name] = Loop("capi-embeddedmachines", clock, self.reconcile, WORKERS)
-        self._clusters = Changes(standing)
-        resources.core.follow(resources.machines, self.loop.queue)
-        resources.core.clusters.listen(self._cluster)
-        resources.nodes.listen(self._node)
+class EmbeddedMachineReconciler:
+    def __init__(self, informers: EmbeddedInformers, clock: Clock) -> None:
+        self._informers, self._clock = informers, clock
+        self.controller: Controller[NamespacedName] = Controller(
+            "capi-embeddedmachines", clock, self.reconcile, WORKERS
+        )
+        self._cluster_filter = ChangeFilter(cluster_state_for_machines)
+        informers.core_informers.enqueue_on_change(informers.machines, self.controller.queue)
+        informers.core_informers.clusters.add_event_handler(self._on_cluster)
+        informers.nodes.add_event_handler(self._on_node)
 
-    def _cluster(self, obj: Object) -> None:
-        if self._clusters.matter(obj):
-            for machine in self._resources.machines.by("cluster", name_of(obj)):
-                self.loop.queue.add(name_of(machine))
+    def _on_cluster(self, obj: Object) -> None:
+        if self._cluster_filter.has_changed(obj):
+            for machine in self._informers.machines.by_index("cluster", namespaced_name(obj)):
+                self.controller.queue.add(namespaced_name(machine))
 
-    def _node(self, obj: Object) -> None:
+    def _on_node(self, obj: Object) -> None:
         """Only the existence of the Node matters, not its state."""
         cluster, _, name = key_of(obj)
-        if self._resources.nodes.get("", name, cluster) is None or capi.is_deleting(obj):
-            self.loop.queue.add((embedded.hosted_owner(cluster)[0], name))
+        if self._informers.nodes.get("", name, cluster) is None or capi.is_deleting(obj):
+            self.controller.queue.add((embedded.owner_of_logical_cluster(cluster)[0], name))
 
-    async def reconcile(self, key: Name) -> float | None:
-        await self._resources.core.listed()
-        obj = self._resources.machines.get(*key)
+    async def reconcile(self, key: NamespacedName) -> float | None:
+        await self._informers.core_informers.wait_for_sync()
+        obj = self._informers.machines.get(*key)
         if obj is None:
             return None
-        seen = self._look(obj)
-        decision = self._decide(seen)
+        snapshot = self._snapshot(obj)
+        decision = self._decide(snapshot)
         if decision.patch is not None:
-            obj = await self._resources.machines.patch(obj, decision.patch)
-            decision = self._decide(replace(seen, infrastructure=obj))
-        await self._act(seen, decision)
-        return decision.again
+            obj = await self._informers.machines.patch(obj, decision.patch)
+            decision = self._decide(replace(snapshot, infrastructure=obj))
+        await self._apply(snapshot, decision)
+        return decision.requeue_after
 
-    def _look(self, obj: Object) -> Snapshot:
-        resources = self._resources
-        namespace, name = name_of(obj)
-        machine = resources.core.machines.get(namespace, capi.owner_of(obj, capi.MACHINE))
+    def _snapshot(self, obj: Object) -> EmbeddedMachineSnapshot:
+        informers = self._informers
+        namespace, name = namespaced_name(obj)
+        machine = informers.core_informers.machines.get(namespace, capi.owner_name(obj, capi.MACHINE))
         # If the Machine was deleted first, the label still names the cluster of the Node.
         cluster = capi.cluster_name(machine) if machine is not None else capi.labels_of(obj).get(capi.CLUSTER_NAME, "")
-        hosted = resources.hosted(namespace, cluster)
-        return Snapshot(
+        hosted = informers.logical_cluster_of(namespace, cluster)
+        return EmbeddedMachineSnapshot(
             infrastructure=obj,
             machine=machine,
-            cluster=resources.core.clusters.get(namespace, cluster),
-            logical=resources.logical_clusters.get("", hosted),
-            node=resources.nodes.get("", name, hosted) if hosted else None,
+            cluster=informers.core_informers.clusters.get(namespace, cluster),
+            logical_cluster=informers.logical_clusters.get("", hosted),
+            node=informers.nodes.get("", name, hosted) if hosted else None,
         )
 
-    def _decide(self, seen: Snapshot) -> Decision:
+    def _decide(self, snapshot: EmbeddedMachineSnapshot) -> EmbeddedMachineDecision:
         now = self._clock.now()
-        return decide(seen, now, rfc3339(now))
+        return decide(snapshot, now, rfc3339(now))
 
-    async def _act(self, seen: Snapshot, decision: Decision) -> None:
-        resources = self._resources
-        if decision.create is not None and seen.logical is not None:
-            hosted = seen.logical["metadata"]["name"]
+    async def _apply(self, snapshot: EmbeddedMachineSnapshot, decision: EmbeddedMachineDecision) -> None:
+        informers = self._informers
+        if decision.create_node is not None and snapshot.logical_cluster is not None:
+            hosted = snapshot.logical_cluster["metadata"]["name"]
             try:
-                await resources.nodes.create(decision.create, hosted)
+                await informers.nodes.create(decision.create_node, hosted)
             except AlreadyExists:
-                await resources.nodes.fetch("", decision.create["metadata"]["name"], hosted)
-        if decision.crash is not None and seen.node is not None:
-            await resources.nodes.patch(seen.node, decision.crash)
-        if decision.status is not None and not resources.core.can_wait(
-            self.loop.queue, seen.infrastructure, decision.status
+                await informers.nodes.get_live("", decision.create_node["metadata"]["name"], hosted)
+        if decision.crash_patch is not None and snapshot.node is not None:
+            await informers.nodes.patch(snapshot.node, decision.crash_patch)
+        if decision.status is not None and not informers.core_informers.defer_status(
+            self.controller.queue, snapshot.infrastructure, decision.status
         ):
-            await resources.machines.update_status(decision.status)
-        if decision.delete and seen.node is not None:
-            await resources.nodes.delete(seen.node)
-            self.loop.queue.add(name_of(seen.infrastructure))
+            await informers.machines.update_status(decision.status)
+        if decision.delete_node and snapshot.node is not None:
+            await informers.nodes.delete(snapshot.node)
+            self.controller.queue.add(namespaced_name(snapshot.infrastructure))

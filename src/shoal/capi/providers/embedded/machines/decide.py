@@ -9,149 +9,175 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.capi.conditions import FALSE, TRUE, Condition, only, paused_condition, with_status
-from shoal.capi.writing import claimed, released
-from shoal.kinds.capi import initialization, is_deleting, is_paused, node_annotations, node_labels
-from shoal.kinds.embedded import KUBELET_VERSION, MACHINE_FINALIZER, addresses, node, provider_id, seconds
-from shoal.kinds.embedded_failures import CRASH, CREATE, LOST, Failure, failure_of, has_crashed
-from shoal.kinds.sizes import ZONE
+from shoal.capi.conditions import FALSE, TRUE, Condition, paused_condition, with_condition, with_status
+from shoal.capi.metadata_patches import claim_patch, release_patch
+from shoal.kinds.clusterapi.capi import initialization_flag, is_deleting, is_paused, node_annotations, node_labels
+from shoal.kinds.clusterapi.embedded import (
+    DEFAULT_KUBELET_VERSION,
+    MACHINE_FINALIZER,
+    new_node,
+    node_addresses,
+    parse_duration,
+    provider_id,
+)
+from shoal.kinds.clusterapi.failure_injection import (
+    CRASH,
+    CRASHED_NODE_PATCH,
+    CREATE,
+    InjectedFailure,
+    has_crashed,
+    injected_failure,
+)
+from shoal.kinds.clusterapi.machine_sizes import DEFAULT_ZONE
 from shoal.objects.duration import parse_time
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class EmbeddedMachineSnapshot:
     infrastructure: Object
     machine: Object | None
     """The Machine that owns it."""
     cluster: Object | None
-    logical: Object | None
+    logical_cluster: Object | None
     """The LogicalCluster its Node belongs to."""
     node: Object | None
     """The Node of the same name in that cluster."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class EmbeddedMachineDecision:
     patch: Object | None = None
     """Patch of the EmbeddedMachine. The rest is decided again after it."""
-    create: Object | None = None
+    create_node: Object | None = None
     """The Node to create."""
-    crash: Object | None = None
+    crash_patch: Object | None = None
     """Patch of the Node of a lost machine."""
-    delete: bool = False
+    delete_node: bool = False
     """Whether to delete the Node."""
     status: Object | None = None
-    again: float | None = None
+    requeue_after: float | None = None
 
 
-def decide(seen: Snapshot, now: float, stamp: str) -> Decision:
+def decide(snapshot: EmbeddedMachineSnapshot, now: float, now_rfc3339: str) -> EmbeddedMachineDecision:
     """`now_rfc3339` is `now` as text."""
-    obj = seen.infrastructure
-    if is_paused(seen.cluster, obj):
-        new = only(obj, paused_condition(True, seen.cluster), stamp)
-        return Decision(status=None if new is obj else new)
+    obj = snapshot.infrastructure
+    if is_paused(snapshot.cluster, obj):
+        new = with_condition(obj, paused_condition(True, snapshot.cluster), now_rfc3339)
+        return EmbeddedMachineDecision(status=None if new is obj else new)
     if is_deleting(obj):
-        return _deletion(seen)
-    waiting = _waiting_for(seen)
+        return _decide_deletion(snapshot)
+    waiting = _waiting_condition(snapshot)
     if waiting is not None:
-        return Decision(status=_said(obj, waiting, stamp))
-    if seen.node is not None and not _is_mine(seen):
-        message = f"Node {seen.node['metadata']['name']} exists and is another machine's"
-        return Decision(status=_said(obj, Condition("Ready", FALSE, "NodeNameTaken", message), stamp))
-    failure = failure_of(obj, now)
-    if failure is not None and (failure.left <= 0 or failure.kind != CRASH):
-        return _failed(seen, failure, stamp)
-    patch, delay = _patch(obj), _delay(obj, now)
-    missing = seen.node is None
+        return EmbeddedMachineDecision(status=_not_ready_status(obj, waiting, now_rfc3339))
+    if snapshot.node is not None and not _owns_node(snapshot):
+        message = f"Node {snapshot.node['metadata']['name']} exists and is another machine's"
+        return EmbeddedMachineDecision(
+            status=_not_ready_status(obj, Condition("Ready", FALSE, "NodeNameTaken", message), now_rfc3339)
+        )
+    failure = injected_failure(obj, now)
+    if failure is not None and (failure.seconds_left <= 0 or failure.kind != CRASH):
+        return _failure_decision(snapshot, failure, now_rfc3339)
+    patch, delay = _patch(obj), _startup_seconds_left(obj, now)
+    missing = snapshot.node is None
     ready = Condition("Ready", TRUE, "Ready")
     if missing and delay > 0:
         message = f"The machine starts up, its Node comes {obj['spec']['startupDelay']} after its creation"
         ready = Condition("Ready", FALSE, "StartingUp", message)
-    return Decision(
+    return EmbeddedMachineDecision(
         patch=patch,
-        create=_node(seen) if missing and delay <= 0 else None,
-        status=_provisioned(obj, ready, stamp),
-        again=delay if missing and delay > 0 else failure.left if failure is not None else None,
+        create_node=_new_node(snapshot) if missing and delay <= 0 else None,
+        status=_provisioned_status(obj, ready, now_rfc3339),
+        requeue_after=delay if missing and delay > 0 else failure.seconds_left if failure is not None else None,
     )
 
 
-def _failed(seen: Snapshot, failure: Failure, stamp: str) -> Decision:
-    obj, ready = seen.infrastructure, Condition("Ready", FALSE, failure.reason, failure.message)
+def _failure_decision(
+    snapshot: EmbeddedMachineSnapshot, failure: InjectedFailure, now_rfc3339: str
+) -> EmbeddedMachineDecision:
+    obj, ready = snapshot.infrastructure, Condition("Ready", FALSE, failure.reason, failure.message)
     if failure.kind == CREATE:
-        return Decision(patch=claimed(obj, finalizer=MACHINE_FINALIZER), status=_said(obj, ready, stamp))
-    crashed = failure.kind == CRASH and seen.node is not None and not has_crashed(seen.node)
-    return Decision(patch=_patch(obj), crash=LOST if crashed else None, status=_provisioned(obj, ready, stamp))
+        return EmbeddedMachineDecision(
+            patch=claim_patch(obj, finalizer=MACHINE_FINALIZER), status=_not_ready_status(obj, ready, now_rfc3339)
+        )
+    crashed = failure.kind == CRASH and snapshot.node is not None and not has_crashed(snapshot.node)
+    return EmbeddedMachineDecision(
+        patch=_patch(obj),
+        crash_patch=CRASHED_NODE_PATCH if crashed else None,
+        status=_provisioned_status(obj, ready, now_rfc3339),
+    )
 
 
-def _deletion(seen: Snapshot) -> Decision:
+def _decide_deletion(snapshot: EmbeddedMachineSnapshot) -> EmbeddedMachineDecision:
     """A deleting Node may wait for finalizers of others; the machine is off all the same."""
-    node_left = seen.node is not None and _is_mine(seen) and not is_deleting(seen.node)
-    if node_left and seen.logical is not None and not is_deleting(seen.logical):
-        return Decision(delete=True)
-    return Decision(patch=released(seen.infrastructure, MACHINE_FINALIZER))
+    node_left = snapshot.node is not None and _owns_node(snapshot) and not is_deleting(snapshot.node)
+    if node_left and snapshot.logical_cluster is not None and not is_deleting(snapshot.logical_cluster):
+        return EmbeddedMachineDecision(delete_node=True)
+    return EmbeddedMachineDecision(patch=release_patch(snapshot.infrastructure, MACHINE_FINALIZER))
 
 
-def _waiting_for(seen: Snapshot) -> Condition | None:
-    if seen.machine is None or seen.cluster is None:
+def _waiting_condition(snapshot: EmbeddedMachineSnapshot) -> Condition | None:
+    if snapshot.machine is None or snapshot.cluster is None:
         return Condition("Ready", FALSE, "WaitingForOwner", "Waiting for a Machine of a Cluster to refer to this")
-    if not initialization(seen.cluster, "infrastructureProvisioned") or seen.logical is None:
+    if not initialization_flag(snapshot.cluster, "infrastructureProvisioned") or snapshot.logical_cluster is None:
         message = "Waiting for Cluster status.initialization.infrastructureProvisioned to be true"
         return Condition("Ready", FALSE, "WaitingForClusterInfrastructure", message)
-    if is_deleting(seen.logical):
+    if is_deleting(snapshot.logical_cluster):
         return Condition("Ready", FALSE, "WaitingForClusterInfrastructure", "The cluster is being deleted")
     return None
 
 
-def _is_mine(seen: Snapshot) -> bool:
-    metadata = seen.infrastructure["metadata"]
-    found = ((seen.node or {}).get("spec") or {}).get("providerID")
-    return bool(found == provider_id(metadata["namespace"], metadata["name"]))
+def _owns_node(snapshot: EmbeddedMachineSnapshot) -> bool:
+    metadata = snapshot.infrastructure["metadata"]
+    current_id = ((snapshot.node or {}).get("spec") or {}).get("providerID")
+    return bool(current_id == provider_id(metadata["namespace"], metadata["name"]))
 
 
 def _patch(obj: Object) -> Object | None:
-    patch = claimed(obj, finalizer=MACHINE_FINALIZER)
-    wanted = provider_id(obj["metadata"]["namespace"], obj["metadata"]["name"])
-    if obj["spec"].get("providerID") != wanted:
-        return {**(patch or {}), "spec": {"providerID": wanted}}
+    patch = claim_patch(obj, finalizer=MACHINE_FINALIZER)
+    desired_id = provider_id(obj["metadata"]["namespace"], obj["metadata"]["name"])
+    if obj["spec"].get("providerID") != desired_id:
+        return {**(patch or {}), "spec": {"providerID": desired_id}}
     return patch
 
 
-def _delay(obj: Object, now: float) -> float:
+def _startup_seconds_left(obj: Object, now: float) -> float:
     """Seconds until the Node may be created."""
     created = parse_time(obj["metadata"].get("creationTimestamp")) or now
-    wait = seconds(obj["spec"].get("startupDelay"))
+    wait = parse_duration(obj["spec"].get("startupDelay"))
     return created + wait - now if wait else 0.0
 
 
-def _node(seen: Snapshot) -> Object:
-    assert seen.machine is not None
-    assert seen.logical is not None
-    spec = seen.machine["spec"]
-    version = spec.get("version") or (seen.logical.get("spec") or {}).get("version") or KUBELET_VERSION
-    return node(
-        seen.infrastructure,
+def _new_node(snapshot: EmbeddedMachineSnapshot) -> Object:
+    assert snapshot.machine is not None
+    assert snapshot.logical_cluster is not None
+    spec = snapshot.machine["spec"]
+    version = (
+        spec.get("version") or (snapshot.logical_cluster.get("spec") or {}).get("version") or DEFAULT_KUBELET_VERSION
+    )
+    return new_node(
+        snapshot.infrastructure,
         version,
-        labels=node_labels(seen.machine["metadata"].get("labels") or {}),
-        annotations=node_annotations(seen.machine),
+        labels=node_labels(snapshot.machine["metadata"].get("labels") or {}),
+        annotations=node_annotations(snapshot.machine),
         taints=spec.get("taints") or (),
     )
 
 
-def _provisioned(obj: Object, ready: Condition, now: str) -> Object | None:
+def _provisioned_status(obj: Object, ready: Condition, now: str) -> Object | None:
     metadata, spec = obj["metadata"], obj["spec"]
     status = {
         "initialization": {"provisioned": True},
-        "addresses": addresses(metadata["namespace"], metadata["name"]),
-        "failureDomain": spec.get("zone") or ZONE,
+        "addresses": node_addresses(metadata["namespace"], metadata["name"]),
+        "failureDomain": spec.get("zone") or DEFAULT_ZONE,
         "interruptible": True if spec.get("capacityType") == "spot" else None,
     }
     new = with_status(obj, status, [ready, paused_condition(False, None)], now)
     return None if new is obj else new
 
 
-def _said(obj: Object, ready: Condition, now: str) -> Object | None:
+def _not_ready_status(obj: Object, ready: Condition, now: str) -> Object | None:
     """Fields that were reached before stay in the status, whatever Ready is now."""
     status = {key: value for key, value in (obj.get("status") or {}).items() if key != "conditions"}
     new = with_status(obj, status, [ready, paused_condition(False, None)], now)

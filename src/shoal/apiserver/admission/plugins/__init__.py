@@ -1,0 +1,1 @@
+"""Built-in admission plugins, named after upstream's where there is one."""

@@ -1,0 +1,238 @@
+"""Limits what a worker may write into the objects it may write, as upstream's NodeRestriction does for nodes.
+
+Checks the stored object, so a worker that has just lost a ManagedCluster is rejected, whatever the authorizer saw. A
+worker reports what it is and what it observes. The hub owns assignments, and administrators own labels and taints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from shoal.apiserver.admission.plugins.csr import RESOURCE as REQUESTS
+from shoal.apiserver.request.info import ROOT
+from shoal.apiserver.server import RequestContext, ServerComponents
+from shoal.kinds.fleet import infrav1, migration, worker_join
+from shoal.objects.conditions import get_condition
+
+Object = dict[str, Any]
+
+_ADMIN_METADATA = ("labels", "finalizers", "ownerReferences")
+"""Metadata that selects, protects and deletes objects."""
+_ADMIN_SPEC_FIELDS = (
+    *("taints", "unschedulable", "drain", "drainBudget"),
+    *("capacityLimit", "allocatable", "cost", "nodes"),
+)
+"""Fields of a Worker's spec that steer scheduling and are therefore set by administrators."""
+_DECLARED_FIELDS = ("capacity", "location", "provides")
+"""Fields a worker may set if it registered itself."""
+_HUB_STATUS_FIELDS = ("assignedWorker", "lastWorker", "epoch", "move", "lastMove", "restoreFrom", "formerWorkers")
+_HUB_CONDITIONS = (infrav1.SCHEDULED, infrav1.WORKER_READY, infrav1.MOVING, infrav1.MOVABLE)
+"""Fields and conditions of a ManagedCluster about its assignment and the worker's reachability, which only the hub
+sets.
+"""
+
+
+def admit(server: ServerComponents, ctx: RequestContext, new: Object, old: Object | None) -> None:
+    user = ctx.user
+    if not user.name.startswith((worker_join.USER_PREFIX, worker_join.BOOTSTRAP_USER_PREFIX)) or user.cluster != ROOT:
+        return
+    group_resource = (ctx.resource.group, ctx.resource.plural)
+    worker = worker_join.worker_of(user.name, user.groups)
+    if group_resource == REQUESTS:
+        if old is None and new["spec"].get("signerName") != worker_join.SIGNER_NAME:
+            raise ctx.resource.forbidden(new, f"{user.name} may ask the signer {worker_join.SIGNER_NAME} only")
+        return
+    check = _CHECKS.get(group_resource)
+    if not worker or check is None:
+        return
+    error = check(worker, new, old, bool(ctx.info.subresource))
+    if not error and group_resource == ("", "secrets"):
+        error = _not_assigned_error(server, worker, new)
+    if not error and group_resource == (infrav1.GROUP, "managedclusters"):
+        error = _former_worker_error(server, new, old)
+    if error:
+        raise ctx.resource.forbidden(new, error)
+
+
+def admit_delete(server: ServerComponents, ctx: RequestContext, old: Object) -> None:
+    """Checks deletions of Secrets, the only objects a worker may delete."""
+    worker = worker_join.worker_of(ctx.user.name, ctx.user.groups)
+    if worker and (ctx.resource.group, ctx.resource.plural) == ("", "secrets"):
+        name = old["metadata"]["name"]
+        segment = migration.parse_log_secret_name(name)
+        if segment is not None:
+            if not migration.is_log_secret_of(old, segment[0]):
+                raise ctx.resource.forbidden(old, "it is somebody else's, though it has the name of a log")
+        elif not infrav1.is_owned_by_cluster(old, infrav1.cluster_of_kubeconfig_secret(name)):
+            raise ctx.resource.forbidden(old, "it is somebody else's, though it has the name of a kubeconfig")
+
+
+def worker_error(worker: str, new: Object, old: Object | None, subresource: bool) -> str:
+    if new["metadata"].get("name") != worker:
+        return f"a worker has its own Worker only, {worker}"
+    before: Object = old or {"metadata": {}}
+    for field in _ADMIN_METADATA:
+        if (new["metadata"].get(field) or None) != (before["metadata"].get(field) or None):
+            return f"a worker may not set the {field} of its Worker"
+    for field in _ADMIN_SPEC_FIELDS:
+        if _spec_value(new, field) != _spec_value(before, field):
+            return f"a worker may not set its {field}"
+    # By these fields the hub creates clusters and uses kubeconfigs that do not belong to the worker.
+    for field in ("kubeconfigSecretRef", "hubAddress"):
+        if infrav1.spec_of(new).get(field) != infrav1.spec_of(before).get(field):
+            return f"a worker may not set {field} of its Worker"
+    is_kind, was_kind = (infrav1.spec_of(obj).get("infrastructure") == infrav1.KIND_WORKER for obj in (new, before))
+    if is_kind != was_kind:
+        return f"whether its Worker is infrastructure {infrav1.KIND_WORKER} is not for a worker to say"
+    now, then = (obj["metadata"].get("annotations") or {} for obj in (new, before))
+    if was_kind or then.get(infrav1.SUPERVISOR_ANNOTATION):
+        for field in _DECLARED_FIELDS:
+            if infrav1.spec_of(new).get(field) != infrav1.spec_of(before).get(field):
+                return f"the {field} of a Worker that was declared is not for a worker to change"
+    if then.get(infrav1.STORE_ANNOTATION) and now.get(infrav1.STORE_ANNOTATION) != then[infrav1.STORE_ANNOTATION]:
+        return "a Worker belongs to the store that took its name"
+    if {**now, infrav1.STORE_ANNOTATION: ""} != {**then, infrav1.STORE_ANNOTATION: ""}:
+        return f"a worker may set the annotation {infrav1.STORE_ANNOTATION} only"
+    return ""
+
+
+def _spec_value(obj: Object, field: str) -> Any:
+    """A field of the spec; None if it is empty. A limit of 0 is not empty."""
+    value = infrav1.spec_of(obj).get(field)
+    return None if value is False or value in ([], {}, "") else value
+
+
+def lease_error(worker: str, new: Object, old: Object | None, subresource: bool) -> str:
+    is_own = new["metadata"].get("name") == infrav1.lease_name(worker)
+    return "" if is_own else f"a worker has its own Lease only, {infrav1.lease_name(worker)}"
+
+
+def cluster_error(worker: str, new: Object, old: Object | None, subresource: bool) -> str:
+    if old is None:
+        return "a worker creates no ManagedClusters"
+    if infrav1.assigned_worker(old) != worker:
+        if subresource and worker in migration.former_workers(old):
+            return _departure_error(worker, new, old)
+        return "it is not assigned to this worker"
+    if subresource:
+        now, then = infrav1.status_of(new), infrav1.status_of(old)
+        changed = [f"status.{field}" for field in _HUB_STATUS_FIELDS if now.get(field) != then.get(field)]
+        changed += [
+            f"the condition {type_}"
+            for type_ in _HUB_CONDITIONS
+            if get_condition(new, type_) != get_condition(old, type_)
+        ]
+        return f"a worker may not change {changed[0]}" if changed else _foreign_report_error(worker, now, then)
+    if infrav1.spec_of(new) != infrav1.spec_of(old):
+        return "a worker may not change the spec of a ManagedCluster"
+    if any((new["metadata"].get(key) or None) != (old["metadata"].get(key) or None) for key in _IMMUTABLE_METADATA):
+        return "a worker may not change the metadata of a ManagedCluster"
+    finalizers_after, finalizers_before = (obj["metadata"].get("finalizers") or [] for obj in (new, old))
+    if finalizers_after != finalizers_before:
+        if not infrav1.is_deleting(old):
+            return "a worker lets go of a ManagedCluster that is being deleted only"
+        if finalizers_after != [each for each in finalizers_before if each != infrav1.MANAGED_CLUSTER_FINALIZER]:
+            return f"a worker may take off the finalizer {infrav1.MANAGED_CLUSTER_FINALIZER} only"
+    return ""
+
+
+def _foreign_report_error(worker: str, now: Object, then: Object) -> str:
+    """A worker reports `held` and `backup` only for itself and the current epoch."""
+    for field in ("held", "backup"):
+        report = now.get(field)
+        if (
+            report
+            and report != then.get(field)
+            and (report.get("worker"), report.get("epoch")) != (worker, then.get("epoch"))
+        ):
+            return f"a worker says status.{field} for itself only, and for the present epoch"
+    return ""
+
+
+def _departure_error(worker: str, new: Object, old: Object) -> str:
+    """A former worker may only report that nothing of the cluster is left on it."""
+    others = [name for name in migration.former_workers(old) if name != worker]
+    now, then = ({**infrav1.status_of(obj), "formerWorkers": others} for obj in (new, old))
+    if migration.former_workers(new) != others or now != then:
+        return "a worker that had it before may only take itself off status.formerWorkers"
+    return ""
+
+
+def _former_worker_error(server: ServerComponents, new: Object, old: Object | None) -> str:
+    """The finalizer stays while a former worker may still hold state of the cluster, unless that Worker is deleted."""
+    if old is None or not infrav1.has_finalizer(old) or infrav1.has_finalizer(new):
+        return ""
+    workers = server.cache.resource_cache(infrav1.GROUP, "workers")
+    for name in migration.former_workers(old):
+        entry = workers.get(ROOT, infrav1.NAMESPACE, name)
+        if entry is not None and not infrav1.is_deleting(entry.object()):
+            return f"worker {name}, which had it before, may still have something of it"
+    return ""
+
+
+_IMMUTABLE_METADATA = ("labels", "annotations", "ownerReferences")
+
+
+def secret_error(worker: str, new: Object, old: Object | None, subresource: bool) -> str:
+    metadata = new["metadata"]
+    segment = migration.parse_log_secret_name(metadata.get("name") or "")
+    if segment is not None:
+        return _log_error(new, old, segment[0])
+    cluster = infrav1.cluster_of_kubeconfig_secret(metadata.get("name") or "")
+    if not cluster:
+        return "a worker has Secrets with kubeconfigs and logs only"
+    if old is not None and not infrav1.is_owned_by_cluster(old, cluster):
+        return "it is somebody else's, though it has the name of a kubeconfig"
+    owners = metadata.get("ownerReferences") or ()
+    if len(owners) != 1 or not infrav1.is_owned_by_cluster(new, cluster):
+        return "a kubeconfig belongs to its ManagedCluster, and to nothing else"
+    if new.get("type") != infrav1.CLUSTER_SECRET or set(new.get("data") or ()) != {"value"}:
+        return f"a kubeconfig is the key value of a Secret of the type {infrav1.CLUSTER_SECRET}"
+    if (metadata.get("labels") or {}) != {infrav1.CLUSTER_NAME: cluster}:
+        return f"a kubeconfig has the label {infrav1.CLUSTER_NAME} and no other"
+    if metadata.get("annotations") or metadata.get("finalizers"):
+        return "a kubeconfig has no annotations and no finalizers"
+    return ""
+
+
+def _log_error(new: Object, old: Object | None, cluster: str) -> str:
+    metadata = new["metadata"]
+    if old is not None:
+        return "what a log holds is not changed"
+    if len(metadata.get("ownerReferences") or ()) != 1 or not infrav1.is_owned_by_cluster(new, cluster):
+        return "a log belongs to its ManagedCluster, and to nothing else"
+    if not migration.is_log_secret_of(new, cluster) or set(new.get("data") or ()) != {migration.LOG_SECRET_KEY}:
+        return f"a log is the key {migration.LOG_SECRET_KEY} of Secrets of the type {migration.LOG_SECRET_TYPE}"
+    if (metadata.get("labels") or {}) != {migration.LOG_SECRET_TYPE: cluster}:
+        return f"a log has the label {migration.LOG_SECRET_TYPE} and no other"
+    if metadata.get("annotations") or metadata.get("finalizers"):
+        return "a log has no annotations and no finalizers"
+    return ""
+
+
+_CheckFunction = Callable[[str, Object, Object | None, bool], str]
+_CHECKS: dict[tuple[str, str], _CheckFunction] = {
+    (infrav1.GROUP, "workers"): worker_error,
+    ("coordination.k8s.io", "leases"): lease_error,
+    (infrav1.GROUP, "managedclusters"): cluster_error,
+    ("", "secrets"): secret_error,
+}
+
+
+def _not_assigned_error(server: ServerComponents, worker: str, secret: Object) -> str:
+    """The owner must be the current ManagedCluster, and it must be assigned to this worker."""
+    metadata = secret["metadata"]
+    segment = migration.parse_log_secret_name(metadata["name"])
+    secret_type, cluster = (
+        ("log", segment[0]) if segment else ("kubeconfig", infrav1.cluster_of_kubeconfig_secret(metadata["name"]))
+    )
+    entry = server.cache.resource_cache(infrav1.GROUP, "managedclusters").get(ROOT, metadata["namespace"], cluster)
+    managed = entry.object() if entry is not None else None
+    if managed is None or infrav1.assigned_worker(managed) != worker:
+        return f"it is not the {secret_type} of a ManagedCluster assigned to this worker"
+    if metadata["ownerReferences"][0].get("uid") != managed["metadata"]["uid"]:
+        return f"it is not the {secret_type} of the ManagedCluster there is now"
+    if segment is not None and segment[1] != infrav1.epoch(managed):
+        return f"the log of epoch {segment[1]} is not written any more: it is epoch {infrav1.epoch(managed)} now"
+    return ""

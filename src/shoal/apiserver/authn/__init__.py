@@ -1,0 +1,1 @@
+"""Authentication: credentials to users, and impersonation."""

@@ -1,0 +1,251 @@
+"""Authenticates a request: client certificate, static token, service-account token, or anonymous.
+
+A credential belongs to one logical cluster. It is not valid in another cluster, nor in a later cluster of the same
+name. Only members of system:masters of `root` may enter every cluster. Permissions are decided by `authz`.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TypeVar
+
+from shoal.apiserver.authn.serviceaccount_token import TokenSigner, UIDLookup, VerifiedToken
+from shoal.apiserver.request.info import ROOT, WILDCARD
+from shoal.objects.errors import ShoalError, Unauthorized
+from shoal.objects.wire import ClientCertificate, Request
+
+MASTERS = "system:masters"
+CONTROLLERS_USER = "system:shoal:loops"
+"""The user of the controllers in the server's own process."""
+AUTHENTICATED = "system:authenticated"
+UNAUTHENTICATED = "system:unauthenticated"
+ANONYMOUS = "system:anonymous"
+SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
+CLUSTER_URI = "shoal://"
+
+MAX_CACHED = 8_192
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+_NO_EXTRA: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    name: str
+    groups: tuple[str, ...]
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _NO_EXTRA, hash=False)
+    cluster: str = ROOT
+    """The logical cluster this user belongs to."""
+    privileged: bool = field(init=False, compare=False, repr=False)
+    """Member of system:masters of its cluster."""
+    crosses_clusters: bool = field(init=False, compare=False, repr=False)
+    """May enter every cluster and use `/clusters/*`."""
+    subject: tuple[str, str, tuple[str, ...]] = field(init=False, compare=False, repr=False)
+    """Everything authorization depends on, as a cache key."""
+
+    def __post_init__(self) -> None:
+        if self.cluster == WILDCARD:
+            raise ValueError("a user belongs to one cluster")
+        privileged = MASTERS in self.groups
+        object.__setattr__(self, "privileged", privileged)
+        object.__setattr__(self, "crosses_clusters", privileged and self.cluster == ROOT)
+        object.__setattr__(self, "subject", (self.cluster, self.name, self.groups))
+
+    def may_enter(self, cluster: str) -> bool:
+        return self.cluster == cluster or self.crosses_clusters
+
+    def is_privileged_in(self, cluster: str) -> bool:
+        return self.privileged and self.may_enter(cluster)
+
+
+class ServiceAccountTokenAuthenticator:
+    """Verifies a token's signature once. Later requests only recheck expiry and that the bound objects still exist."""
+
+    def __init__(self, signer: TokenSigner, lookup: UIDLookup, now: Callable[[], float]) -> None:
+        self._signer, self._lookup, self._now = signer, lookup, now
+        self._cache: dict[str, tuple[User, VerifiedToken]] = {}
+
+    def authenticate(self, token: str, cluster: str) -> User:
+        cached = self._cache.get(token)
+        if cached is not None:
+            cached[1].recheck(cluster, self._now(), self._lookup)
+            return cached[0]
+        verified = self._signer.verify(token, cluster, self._now(), self._lookup)
+        user = service_account_user(verified)
+        _put_bounded(self._cache, token, (user, verified))
+        return user
+
+    def review(self, token: str, cluster: str, audiences: Sequence[str]) -> tuple[User, tuple[str, ...]]:
+        verified = self._signer.verify(token, cluster, self._now(), self._lookup, audiences)
+        return service_account_user(verified), verified.audiences
+
+    def audiences(self, cluster: str) -> tuple[str, ...]:
+        """The audiences of a token for the cluster's own API."""
+        return (self._signer.issuer(cluster),)
+
+
+class Authenticator:
+    def __init__(
+        self,
+        *,
+        tokens: Mapping[str, User] | None = None,
+        service_accounts: ServiceAccountTokenAuthenticator | None = None,
+        other_tokens: Callable[[str], User | None] = lambda token: None,
+        uid_of: Callable[[str], str | None] = lambda cluster: None,
+        anonymous: bool = True,
+        accept_certificates_without_uri: bool = False,
+    ) -> None:
+        """`tokens` are static: each belongs to one user as long as the server runs. `other_tokens` returns the user of
+        any other token. `uid_of` returns the uid of the logical cluster of a name, or None if there is none. With
+        `accept_certificates_without_uri`, certificates without a URI authenticate users of root.
+        """
+        self._accept_certificates_without_uri = accept_certificates_without_uri
+        self._static_tokens: dict[str, User] = {}
+        self._by_header: dict[str, User] = {}
+        """The static tokens by the usual form of the Authorization header."""
+        self._service_accounts = service_accounts
+        self._other_tokens = other_tokens
+        self._uid_of = uid_of
+        self._anonymous = anonymous
+        self._certificate_users: dict[ClientCertificate, tuple[User, str]] = {}
+        for token, user in (tokens or {}).items():
+            self.add_static_token(token, user)
+
+    def add_static_token(self, token: str, user: User) -> None:
+        """Maps the token to the user as long as the server runs."""
+        self._static_tokens[token] = self._by_header[f"Bearer {token}"] = _with_authenticated_group(user)
+
+    def authenticate(self, request: Request, cluster: str) -> User:
+        """Returns the user of a request for the cluster. Raises Unauthorized, whose message never gives the reason."""
+        error = None
+        if request.certificate is not None:
+            try:
+                return self._authenticate_certificate(request.certificate, cluster)
+            except Unauthorized as problem:
+                error = problem
+        header = request.headers.get("authorization")
+        if header is not None:
+            user = self._by_header.get(header)
+            if user is not None and user.may_enter(cluster):
+                return user
+            scheme, _, token = header.strip().partition(" ")
+            if scheme == "Bearer" or scheme.lower() == "bearer":
+                try:
+                    return self._authenticate_token(token, cluster)
+                except Unauthorized as problem:
+                    error = problem
+        if error is not None or not self._anonymous:
+            raise Unauthorized("Unauthorized") from error
+        return User(ANONYMOUS, (UNAUTHENTICATED,), cluster=cluster_of_user(cluster))
+
+    def review(self, token: str, cluster: str, audiences: Sequence[str] = ()) -> tuple[User, tuple[str, ...]]:
+        """Returns the user of a token and the audiences it is valid for. Raises Unauthorized with the reason."""
+        accounts = self._service_accounts
+        if accounts is not None and token not in self._static_tokens:
+            return accounts.review(token, cluster, audiences)
+        user, ours = (
+            self._authenticate_token(token, cluster),
+            accounts.audiences(cluster) if accounts is not None else (),
+        )
+        accepted = tuple(audience for audience in ours if not audiences or audience in audiences)
+        if audiences and not accepted:
+            raise Unauthorized("invalid bearer token")
+        return user, accepted
+
+    def _authenticate_token(self, token: str, cluster: str) -> User:
+        user = self._static_tokens.get(token)
+        if user is None and (other_user := self._other_tokens(token)) is not None:
+            user = _with_authenticated_group(other_user)
+        if user is None and self._service_accounts is not None:
+            return self._service_accounts.authenticate(token, cluster)
+        if user is None or not user.may_enter(cluster):
+            raise Unauthorized("invalid bearer token")
+        return user
+
+    def _authenticate_certificate(self, certificate: ClientCertificate, cluster: str) -> User:
+        cached = self._certificate_users.get(certificate)
+        if cached is None:
+            cached = self._user_without_uri(certificate) or certificate_user(certificate)
+            _put_bounded(self._certificate_users, certificate, cached)
+        user, uid = cached
+        if not user.may_enter(cluster):
+            raise Unauthorized("the client certificate is of another cluster")
+        if uid != self._uid_of(user.cluster) and (uid or user.cluster != ROOT):
+            raise Unauthorized("the client certificate is of an earlier cluster of that name")
+        return user
+
+    def _user_without_uri(self, certificate: ClientCertificate) -> tuple[User, str] | None:
+        if not self._accept_certificates_without_uri or certificate.uris or not certificate.common_name:
+            return None
+        user = User(certificate.common_name, certificate.organizations, cluster=ROOT)
+        return _with_authenticated_group(user), ""
+
+
+def cluster_of_user(cluster: str) -> str:
+    """The cluster of a user created for a request: root for `/clusters/*`."""
+    return ROOT if cluster == WILDCARD else cluster
+
+
+def certificate_user(certificate: ClientCertificate) -> tuple[User, str]:
+    """Returns the user (common name and organizations, in the one cluster the certificate's URI names) and that
+    cluster's uid.
+    """
+    cluster_uris = [uri.removeprefix(CLUSTER_URI) for uri in certificate.uris if uri.startswith(CLUSTER_URI)]
+    home, _, uid = cluster_uris[0].partition("#") if len(cluster_uris) == 1 else ("", "", "")
+    if not certificate.common_name or home in ("", WILDCARD):
+        raise Unauthorized("a client certificate needs a common name and one URI shoal://<cluster>#<uid>")
+    return _with_authenticated_group(User(certificate.common_name, certificate.organizations, cluster=home)), uid
+
+
+def service_account_user(verified: VerifiedToken) -> User:
+    extra = {"authentication.kubernetes.io/credential-id": (f"JTI={verified.jti}",)}
+    for kind in ("pod", "node"):
+        if kind in verified.bound_objects:
+            name, uid = verified.bound_objects[kind]
+            extra[f"authentication.kubernetes.io/{kind}-name"] = (name,)
+            extra[f"authentication.kubernetes.io/{kind}-uid"] = (uid,)
+    user = User(
+        f"{SERVICE_ACCOUNT_PREFIX}{verified.namespace}:{verified.name}",
+        service_account_groups(verified.namespace),
+        verified.uid,
+        extra,
+        verified.cluster,
+    )
+    return _with_authenticated_group(user)
+
+
+def service_account_groups(namespace: str) -> tuple[str, ...]:
+    return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+
+
+def parse_token_file(lines: Iterable[str], cluster: str = ROOT) -> dict[str, User]:
+    """Parses static tokens, one per line: `token,user,uid,"group1,group2"`. The groups are optional."""
+    tokens: dict[str, User] = {}
+    for record in csv.reader(lines):
+        if not record:
+            continue
+        if len(record) < 3 or not record[0] or not record[1]:
+            raise ShoalError("every line of a token file is token,user,uid and optionally its groups")
+        if record[0] in tokens:
+            raise ShoalError(f"the token file has two lines with the token of {record[1]}")
+        groups = tuple(group for group in record[3].split(",") if group) if len(record) > 3 else ()
+        tokens[record[0]] = User(record[1], groups, record[2], cluster=cluster)
+    return tokens
+
+
+def _with_authenticated_group(user: User) -> User:
+    if user.name == ANONYMOUS or AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
+        return user
+    return replace(user, groups=(*user.groups, AUTHENTICATED))
+
+
+def _put_bounded(cache: MutableMapping[_K, _V], key: _K, value: _V) -> None:
+    if len(cache) >= MAX_CACHED:
+        cache.clear()
+    cache[key] = value

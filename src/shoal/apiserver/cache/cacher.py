@@ -1,0 +1,373 @@
+"""The watch cache: the state of the store in memory and the window of events that led to it.
+
+One `ResourceCache` per stored resource covers all logical clusters and holds one `ObjectTable` per cluster.
+`Store.watch` is the only source, so the cache never runs ahead of durability, and every reader sees one order. Older
+states inside the window are rebuilt by undoing events (continued and exact lists).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import takewhile
+
+from shoal.apiserver.cache.object_table import ObjectTable as ObjectTable
+from shoal.apiserver.cache.objects import TOMBSTONE as TOMBSTONE
+from shoal.apiserver.cache.objects import CachedObject as CachedObject
+from shoal.apiserver.cache.objects import CacheEvent as CacheEvent
+from shoal.apiserver.cache.storage_form import inject_revision
+from shoal.apiserver.cache.trigger import EventHandler, Trigger, TriggerWatchers
+from shoal.store.interface import StoreEvent
+from shoal.telemetry.tracing import WriteTraces
+
+log = logging.getLogger("shoal.apiserver")
+
+SCAN_LIMIT = 500
+"""Histories up to this length are scanned; longer ones are looked up by trigger value."""
+BootstrapSource = Callable[[str, str], Sequence[CachedObject] | None]
+"""(resource key, cluster) -> the bootstrap objects of that cluster; None while the cluster is not known."""
+
+
+class ResourceCache:
+    """All objects of one stored resource, their recent events and their event handlers."""
+
+    def __init__(self, key: str, bootstrap_source: BootstrapSource) -> None:
+        self.key = key
+        self._bootstrap_source = bootstrap_source
+        self.tables: dict[str, ObjectTable] = {}
+        self.history: deque[CacheEvent] = deque()
+        self.handlers: dict[str, dict[EventHandler, None]] = {}
+        """Handlers by cluster (`*`: all clusters). A dict, because unlike a set it keeps order."""
+        self.trigger_watchers: dict[str, dict[Hashable, TriggerWatchers]] = {}
+        """Handlers for one value of a field, by cluster and trigger key."""
+        self.tombstones: dict[str, dict[str, int]] = {}
+        """Deleted bootstrap objects: cluster -> key -> revision of the tombstone in the store."""
+        self.events_sent = 0
+        """Number of events sent to watches."""
+
+    def table(self, cluster: str) -> ObjectTable:
+        table = self.tables.get(cluster)
+        if table is None:
+            table = self.tables[cluster] = ObjectTable()
+        if not table.has_bootstrap:
+            self._add_bootstrap_objects(table, cluster)
+        return table
+
+    def _add_bootstrap_objects(self, table: ObjectTable, cluster: str) -> None:
+        objects = self._bootstrap_source(self.key, cluster)
+        if objects is None:
+            return
+        table.has_bootstrap = True
+        tombstones = self.tombstones.get(cluster, ())
+        for entry in objects:
+            if entry.key not in table.entries and entry.key not in tombstones:
+                table.put(entry)
+
+    def drop_derived(self, cluster: str) -> None:
+        """Drops derived state of an idle cluster."""
+        table = self.tables.get(cluster)
+        if table is not None and table.drop_derived():
+            del self.tables[cluster]
+
+    def get(self, cluster: str, namespace: str, name: str) -> CachedObject | None:
+        return self.table(cluster).entries.get(f"{namespace}/{name}")
+
+    def clusters(self) -> list[str]:
+        return sorted(self.tables)
+
+    def is_bootstrap(self, cluster: str, key: str) -> bool:
+        return any(entry.key == key for entry in self._bootstrap_source(self.key, cluster) or ())
+
+    def apply(self, event: StoreEvent, cluster: str, namespace: str, name: str) -> CacheEvent | None:
+        table = self.table(cluster)
+        key = f"{namespace}/{name}"
+        if event.value is None or event.value == TOMBSTONE:
+            old, new = table.remove(key), None
+            if event.value is not None:
+                self.tombstones.setdefault(cluster, {})[key] = event.revision
+            else:
+                self._remove_tombstone(cluster, key)
+        else:
+            new = CachedObject(namespace, name, event.revision, inject_revision(event.value, event.revision))
+            old = table.put(new)
+            if self.tombstones:
+                self._remove_tombstone(cluster, key)
+        if old is None and new is None:
+            return None
+        change = CacheEvent(event.revision, cluster, old, new)
+        self.history.append(change)
+        return change
+
+    def _remove_tombstone(self, cluster: str, key: str) -> None:
+        tombstones = self.tombstones.get(cluster)
+        if tombstones is not None:
+            tombstones.pop(key, None)
+            if not tombstones:
+                del self.tombstones[cluster]
+
+    def add_event_handler(self, cluster: str, handler: EventHandler, trigger: Trigger | None = None) -> None:
+        """With a trigger the handler only gets events in which the object had or has that value."""
+        if trigger is None:
+            self.handlers.setdefault(cluster, {})[handler] = None
+            return
+        fields = self.trigger_watchers.setdefault(cluster, {})
+        if trigger.key not in fields:
+            fields[trigger.key] = TriggerWatchers(trigger.value_of)
+        fields[trigger.key].add(trigger.value, handler)
+
+    def remove_event_handler(self, cluster: str, handler: EventHandler, trigger: Trigger | None = None) -> None:
+        if trigger is None:
+            handlers = self.handlers.get(cluster)
+            if handlers is not None:
+                handlers.pop(handler, None)
+                if not handlers:
+                    del self.handlers[cluster]
+            return
+        fields = self.trigger_watchers.get(cluster, {})
+        watchers = fields.get(trigger.key)
+        if watchers is not None:
+            watchers.remove(trigger.value, handler)
+            if not len(watchers):
+                del fields[trigger.key]
+                if not fields:
+                    del self.trigger_watchers[cluster]
+
+    @property
+    def watcher_count(self) -> int:
+        trigger_watchers = (each for fields in self.trigger_watchers.values() for each in fields.values())
+        return sum(map(len, self.handlers.values())) + sum(map(len, trigger_watchers))
+
+    def dispatch(self, event: CacheEvent) -> None:
+        for scope in (event.cluster, "*"):
+            handlers = list(self.handlers.get(scope, ()))
+            if self.trigger_watchers:
+                for watchers in self.trigger_watchers.get(scope, {}).values():
+                    handlers += watchers.handlers_for(event)
+            for handler in handlers:
+                try:
+                    handler(event)
+                except Exception:
+                    # A failing handler must not stop the other handlers or the delivery from the store.
+                    log.exception("a listener of %s failed and is dropped", self.key)
+                    self._remove_failed_handler(scope, handler)
+
+    def _remove_failed_handler(self, cluster: str, handler: EventHandler) -> None:
+        self.remove_event_handler(cluster, handler)
+        for watchers in self.trigger_watchers.get(cluster, {}).values():
+            watchers.remove_everywhere(handler)
+
+    def events_since(self, revision: int) -> list[CacheEvent]:
+        """Events after that revision, oldest first."""
+        return _events_after(self.history, revision)
+
+    def missed_events(self, cluster: str, revision: int, trigger: Trigger | None = None) -> list[CacheEvent]:
+        """Events a handler would have received after that revision. A handler with a trigger must be registered
+        already.
+        """
+        is_long = len(self.history) > SCAN_LIMIT and self.history[-SCAN_LIMIT].revision > revision
+        if trigger is not None and is_long:
+            recent = self.trigger_watchers[cluster][trigger.key].recent_events(
+                trigger.value, _in_cluster(self.history, cluster)
+            )
+            return _events_after(recent, revision)
+        return list(_in_cluster(self.events_since(revision), cluster))
+
+    def trim(self, revision: int) -> None:
+        """Trims the events kept per trigger value. The history itself is shortened event by event."""
+        for fields in self.trigger_watchers.values():
+            for watchers in fields.values():
+                watchers.trim(revision)
+
+    def at_revision(self, cluster: str, revision: int) -> ObjectTable:
+        """The table at an older revision, rebuilt by undoing later events."""
+        return _undo(
+            self.table(cluster), [change for change in self.events_since(revision) if change.cluster == cluster]
+        )
+
+    def stored_at_revision(self, revision: int) -> dict[str, ObjectTable]:
+        """Every cluster's table at an older revision, stored objects only: no bootstrap objects are added for this."""
+        events: dict[str, list[CacheEvent]] = {}
+        for change in self.events_since(revision):
+            events.setdefault(change.cluster, []).append(change)
+        return {
+            **self.tables,
+            **{where: _undo(self.tables.get(where) or ObjectTable(), made) for where, made in events.items()},
+        }
+
+
+def _events_after(events: deque[CacheEvent], revision: int) -> list[CacheEvent]:
+    if not events or events[-1].revision <= revision:
+        return []
+    result = list(takewhile(lambda change: change.revision > revision, reversed(events)))
+    result.reverse()
+    return result
+
+
+def _in_cluster(events: Iterable[CacheEvent], cluster: str) -> Iterable[CacheEvent]:
+    return events if cluster == "*" else (change for change in events if change.cluster == cluster)
+
+
+def _undo(current: ObjectTable, events: Sequence[CacheEvent]) -> ObjectTable:
+    """Returns the table as it was before these events."""
+    if not events:
+        return current
+    past = ObjectTable()
+    past.entries = dict(current.entries)
+    for change in reversed(events):
+        if change.old is None:
+            past.entries.pop(change.latest.key, None)
+        else:
+            past.entries[change.old.key] = change.old
+    past.keys = sorted(past.entries)
+    return past
+
+
+Observer = Callable[[ResourceCache, CacheEvent], None]
+
+
+class WatchCache:
+    def __init__(self, bootstrap_source: BootstrapSource) -> None:
+        self._bootstrap_source = bootstrap_source
+        self.resource_caches: dict[str, ResourceCache] = {}
+        self.revision = 0
+        self.oldest_revision = 0
+        """Watches and exact lists may start from this revision. Older ones get 410."""
+        self._bytes = 0
+        self._event_log: deque[tuple[ResourceCache, CacheEvent]] = deque()
+        self._observers: dict[Observer, None] = {}
+        self._waiters: list[asyncio.Future[None]] = []
+        self.traced_changes: WriteTraces | None = None
+        """None if tracing is off."""
+
+    def resource_cache(self, group: str, plural: str) -> ResourceCache:
+        return self.resource_cache_by_key(f"{group or 'core'}/{plural}")
+
+    def resource_cache_by_key(self, key: str) -> ResourceCache:
+        kind = self.resource_caches.get(key)
+        if kind is None:
+            kind = self.resource_caches[key] = ResourceCache(key, self._bootstrap_source)
+        return kind
+
+    def load(self, keys: Iterator[tuple[str, bytes, int]], revision: int) -> None:
+        """Loads the state at the start of the window. `apply` delivers everything later."""
+        for key, value, written in keys:
+            kind_key, cluster, namespace, name = split_key(key)
+            kind = self.resource_cache_by_key(kind_key)
+            if value == TOMBSTONE:
+                kind.tombstones.setdefault(cluster, {})[f"{namespace}/{name}"] = written
+                continue
+            table = kind.tables.get(cluster)
+            if table is None:
+                table = kind.tables[cluster] = ObjectTable()
+            table.entries[f"{namespace}/{name}"] = CachedObject(
+                namespace, name, written, inject_revision(value, written)
+            )
+        for loaded in self.resource_caches.values():
+            for table in loaded.tables.values():
+                table.keys = sorted(table.entries)
+        self.revision = self.oldest_revision = revision
+
+    def apply(self, events: Sequence[StoreEvent]) -> None:
+        """Receives the events of `Store.watch`."""
+        for event in events:
+            kind_key, cluster, namespace, name = split_key(event.key)
+            kind = self.resource_cache_by_key(kind_key)
+            change = kind.apply(event, cluster, namespace, name)
+            self.revision = event.revision
+            if change is not None:
+                self._event_log.append((kind, change))
+                self._bytes += len(change.latest.data)
+                if self.traced_changes is not None:
+                    change.traceparent = self.traced_changes.pop_traceparent(event.key, event.value)
+                kind.dispatch(change)
+                if self._observers:
+                    self._notify_observers(kind, change)
+        self._wake_waiters()
+
+    def advance(self, revision: int) -> None:
+        """Advances to a revision up to which the store holds no events for this cache."""
+        self.revision = revision
+        self._wake_waiters()
+
+    def _wake_waiters(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.pop()
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def observe(self, observer: Observer) -> None:
+        """Calls the observer for every event of every resource, in one order."""
+        self._observers[observer] = None
+
+    def unobserve(self, observer: Observer) -> None:
+        self._observers.pop(observer, None)
+
+    def _notify_observers(self, resource_cache: ResourceCache, event: CacheEvent) -> None:
+        for observer in list(self._observers):
+            try:
+                observer(resource_cache, event)
+            except Exception:
+                log.exception("an observer of all kinds failed and is dropped")
+                self.unobserve(observer)
+
+    def events_since(self, revision: int) -> list[tuple[ResourceCache, CacheEvent]]:
+        """Events of every resource after that revision, oldest first."""
+        result = list(takewhile(lambda aged: aged[1].revision > revision, reversed(self._event_log)))
+        result.reverse()
+        return result
+
+    def drop_cluster(self, cluster: str) -> None:
+        """Forgets a deleted logical cluster. Its stored objects have been deleted before."""
+        for kind in self.resource_caches.values():
+            kind.tables.pop(cluster, None)
+            kind.tombstones.pop(cluster, None)
+
+    def drop_derived(self, cluster: str) -> None:
+        for kind in self.resource_caches.values():
+            kind.drop_derived(cluster)
+
+    def trim(self, revision: int) -> None:
+        """Forgets the events up to that revision."""
+        while self._event_log and self._event_log[0][1].revision <= revision:
+            kind, change = self._event_log.popleft()
+            self._bytes -= len(change.latest.data)
+            kind.history.popleft()
+        for each in self.resource_caches.values():
+            if each.trigger_watchers:
+                each.trim(revision)
+        self.oldest_revision = max(self.oldest_revision, revision)
+
+    def revision_to_trim(self, max_events: int, max_bytes: int) -> int:
+        """Returns the revision up to which events must be trimmed so that the rest fits the bounds; 0 if everything
+        fits.
+        """
+        excess_bytes = self._bytes - max_bytes
+        excess = len(self._event_log) - max_events
+        if excess <= 0 and excess_bytes <= 0:
+            return 0
+        until = 0
+        for index, (_, change) in enumerate(self._event_log):
+            if index >= excess and excess_bytes <= 0:
+                break
+            excess_bytes -= len(change.latest.data)
+            until = change.revision
+        return until
+
+    async def wait_for_revision(self, revision: int) -> None:
+        """Waits until the cache holds that revision."""
+        while self.revision < revision:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+
+def store_key(kind: str, cluster: str, namespace: str, name: str) -> str:
+    """`group/plural/cluster/namespace/name`: one resource over all clusters is one key range."""
+    return f"{kind}/{cluster}/{namespace}/{name}"
+
+
+def split_key(key: str) -> tuple[str, str, str, str]:
+    group, plural, cluster, namespace, name = key.split("/", 4)
+    return f"{group}/{plural}", cluster, namespace, name

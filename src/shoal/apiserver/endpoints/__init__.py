@@ -1,0 +1,1 @@
+"""Endpoints beside the verbs: discovery, OpenAPI, non-resource paths and extra routes."""

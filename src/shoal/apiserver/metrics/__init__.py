@@ -1,0 +1,1 @@
+"""Metrics of requests, storage and state."""

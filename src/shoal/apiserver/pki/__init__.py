@@ -1,0 +1,1 @@
+"""The certificate authority: signing, serving certificates and their reload."""

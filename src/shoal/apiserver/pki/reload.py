@@ -1,0 +1,63 @@
+"""Reloads the serving certificate while the server runs: renewed before expiry, or replaced on disk.
+
+The authority renews its own certificate. New connections get whatever is in the files. Unusable files change nothing
+and are logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+from shoal.apiserver.pki.ca import CertificateAuthority, CertificateError, server_tls_context
+from shoal.clock import Clock
+
+log = logging.getLogger("shoal.apiserver")
+
+POLL_SECONDS = 60.0
+FILES = ("serving.pem", "ca.crt")
+
+
+class ServingCertReloader:
+    def __init__(
+        self,
+        ca: CertificateAuthority,
+        names: list[str],
+        clock: Clock,
+        on_reload: Callable[[ssl.SSLContext], None],
+    ) -> None:
+        """`on_reload` gets the TLS context for new connections."""
+        self._ca, self._names, self._clock, self._on_reload = ca, names, clock, on_reload
+        self._loaded_versions = self._file_versions()
+
+    async def run(self) -> None:
+        while True:
+            await self._clock.sleep(POLL_SECONDS)
+            await self.reload_if_changed()
+
+    async def reload_if_changed(self) -> bool:
+        """Returns whether the served certificate changed."""
+        try:
+            await asyncio.to_thread(self._ca.ensure_serving_certificate, self._names)
+            current = self._file_versions()
+            if current == self._loaded_versions:
+                return False
+            context = server_tls_context(self._ca.directory)
+        except (CertificateError, OSError) as error:
+            log.warning("the serving certificate stays as it is: %s", error)
+            return False
+        self._on_reload(context)
+        self._loaded_versions = current
+        log.info("new connections get the serving certificate that is in %s now", self._ca.directory)
+        return True
+
+    def _file_versions(self) -> tuple[object, ...]:
+        return tuple(_file_version(self._ca.directory / name) for name in FILES)
+
+
+def _file_version(file: Path) -> tuple[int, int, int]:
+    stat = file.stat()
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size

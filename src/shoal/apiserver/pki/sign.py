@@ -1,0 +1,178 @@
+"""Issues certificates: PEM in, PEM out.
+
+Imports `cryptography`, which is slow to import. Callers import this module late.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_SKEW = 300.0
+"""Certificates are valid this many seconds early, for clients whose clock is behind."""
+_EXTENDED_KEY_USAGES = {"client auth": ExtendedKeyUsageOID.CLIENT_AUTH, "server auth": ExtendedKeyUsageOID.SERVER_AUTH}
+
+
+class KeyMismatch(ValueError):
+    """The CA key does not belong to the CA certificate."""
+
+
+def new_ca(now: float, end: float) -> tuple[bytes, bytes]:
+    """Returns certificate and key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    # Two authorities of one name confuse clients that trust both.
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"shoal-ca-{os.urandom(4).hex()}")])
+    certificate = (
+        _builder(name, name, key.public_key(), now, end)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM), _pem(key)
+
+
+class CertificateSigner:
+    """A loaded CA. Raises ValueError if certificate or key is unusable."""
+
+    def __init__(self, certificate: bytes, key: bytes) -> None:
+        self._ca = x509.load_pem_x509_certificate(certificate)
+        private_key = serialization.load_pem_private_key(key, password=None)
+        if not isinstance(private_key, ec.EllipticCurvePrivateKey) or private_key.public_key() != self._ca.public_key():
+            raise KeyMismatch
+        self._key = private_key
+        self.not_after = self._ca.not_valid_after_utc.timestamp()
+
+    def issue_client(
+        self, common_name: str, organizations: Iterable[str], uri: str, now: float, end: float
+    ) -> tuple[bytes, bytes]:
+        """Returns certificate and key. `uri` may be empty."""
+        subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
+        subject.append(x509.NameAttribute(NameOID.COMMON_NAME, common_name))
+        uris: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri)] if uri else []
+        return self._issue_with_new_key(x509.Name(subject), uris, "client auth", now, end)
+
+    def issue_serving(self, names: Iterable[str], now: float, end: float) -> tuple[bytes, bytes]:
+        """Returns certificate and key."""
+        addresses = {name: _address(name) for name in names}
+        alternatives: list[x509.GeneralName] = [
+            x509.IPAddress(address) if address else x509.DNSName(name) for name, address in addresses.items()
+        ]
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "shoal")])
+        return self._issue_with_new_key(subject, alternatives, "server auth", now, end)
+
+    def inspect_serving(self, chain: bytes) -> tuple[list[str], float]:
+        """Returns the names and the expiry of a serving certificate of this CA, given with its key. Raises ValueError
+        for anything else, such as a certificate of another CA.
+        """
+        certificate = x509.load_pem_x509_certificate(chain)
+        key = serialization.load_pem_private_key(chain, password=None)
+        try:
+            certificate.verify_directly_issued_by(self._ca)
+            names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except (InvalidSignature, TypeError, x509.ExtensionNotFound) as error:
+            raise ValueError("it is not of this authority") from error
+        if key.public_key() != certificate.public_key():
+            raise ValueError("its key is another one")
+        covered_names = [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
+        return covered_names, certificate.not_valid_after_utc.timestamp()
+
+    def sign_csr(self, request: bytes, uri: str, usages: Sequence[str], now: float, end: float) -> bytes:
+        """Returns a certificate for the key and names of a PKCS #10 request. Raises ValueError for an unsound request.
+
+        `uri` replaces the URIs among its alternative names.
+        """
+        csr = x509.load_pem_x509_csr(request)
+        if not csr.is_signature_valid:
+            raise ValueError("it is not signed by its own key")
+        try:
+            names = list(csr.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+        except x509.ExtensionNotFound:
+            names = []
+        alternatives: list[x509.GeneralName] = [
+            name for name in names if isinstance(name, x509.DNSName | x509.IPAddress | x509.RFC822Name)
+        ]
+        alternatives.append(x509.UniformResourceIdentifier(uri))
+        return self._sign(csr.subject, csr.public_key(), alternatives, usages, now, end)
+
+    def _issue_with_new_key(
+        self, subject: x509.Name, alternatives: list[x509.GeneralName], usage: str, now: float, end: float
+    ) -> tuple[bytes, bytes]:
+        key = ec.generate_private_key(ec.SECP256R1())
+        return self._sign(subject, key.public_key(), alternatives, (usage,), now, end), _pem(key)
+
+    def _sign(
+        self,
+        subject: x509.Name,
+        key: CertificatePublicKeyTypes,
+        alternatives: list[x509.GeneralName],
+        usages: Sequence[str],
+        now: float,
+        end: float,
+    ) -> bytes:
+        ca_key_id = self._ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        usage = _key_usage(signs_certificates=False, encrypts_keys="key encipherment" in usages)
+        extended = x509.ExtendedKeyUsage(
+            [_EXTENDED_KEY_USAGES[each] for each in usages if each in _EXTENDED_KEY_USAGES]
+        )
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(ca_key_id)
+        builder = (
+            _builder(subject, self._ca.subject, key, now, end)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(usage, critical=True)
+            .add_extension(extended, critical=False)
+            .add_extension(issuer, critical=False)
+        )
+        if alternatives:
+            builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: CertificatePublicKeyTypes, now: float, end: float
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(datetime.fromtimestamp(now, UTC) - timedelta(seconds=_SKEW))
+        .not_valid_after(datetime.fromtimestamp(end, UTC))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _key_usage(*, signs_certificates: bool, encrypts_keys: bool = False) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=encrypts_keys,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

@@ -1,0 +1,1 @@
+"""The resources each logical cluster serves: built-ins, CRDs, negotiated and synthesized ones."""

@@ -1,0 +1,1 @@
+"""What a request asks for: path, verb, query options, deadline, selectors and trace span."""

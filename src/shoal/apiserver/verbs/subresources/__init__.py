@@ -1,0 +1,1 @@
+"""Verbs of subresources, and of resources that are not stored."""

@@ -1,0 +1,78 @@
+"""Subresources that change a pod besides PUT. `kinds.pod_subresources` defines what each may change.
+
+`with_strategy` replaces the strategy of a request by that of the subresource; the generic verbs do the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import orjson
+
+from shoal.apiserver.registry.registry import Resource
+from shoal.apiserver.registry.strategy import Strategy
+from shoal.apiserver.server import RequestContext, ServerComponents
+from shoal.apiserver.verbs.patch import patch
+from shoal.apiserver.verbs.update import update
+from shoal.kinds.core.pod import subresources as subresources
+from shoal.kinds.core.pod.pods import default_pod
+from shoal.objects.errors import NotFound
+from shoal.objects.wire import Response
+
+EPHEMERAL_CONTAINERS_STRATEGY = Strategy(
+    tracks_generation=True,
+    default=default_pod,
+    prepare_for_update=subresources.keep_only_ephemeral_containers,
+    validate=subresources.validate_ephemeral_containers,
+)
+RESIZE_STRATEGY = Strategy(
+    tracks_generation=True,
+    default=default_pod,
+    prepare_for_update=subresources.keep_only_resources,
+    validate=subresources.validate_resize,
+)
+UNCHECKED_STRATEGY = Strategy()
+"""For changes the server itself makes to a pod: nothing is checked again."""
+
+
+def with_strategy(ctx: RequestContext, strategy: Strategy, *, with_status: bool = False) -> RequestContext:
+    """With `with_status` the write changes status together with the rest."""
+    return replace(ctx, resource=_resource_with_strategy(ctx.resource, strategy, with_status))
+
+
+@lru_cache(maxsize=64)
+def _resource_with_strategy(resource: Resource, strategy: Strategy, with_status: bool) -> Resource:
+    return replace(resource, strategy=strategy, status=resource.status and not with_status)
+
+
+async def update_ephemeral_containers(server: ServerComponents, ctx: RequestContext) -> Response:
+    return await update(server, with_strategy(ctx, EPHEMERAL_CONTAINERS_STRATEGY))
+
+
+async def patch_ephemeral_containers(server: ServerComponents, ctx: RequestContext) -> Response:
+    return await patch(server, with_strategy(ctx, EPHEMERAL_CONTAINERS_STRATEGY))
+
+
+async def update_resize(server: ServerComponents, ctx: RequestContext) -> Response:
+    return await update(server, with_strategy(ctx, RESIZE_STRATEGY))
+
+
+async def patch_resize(server: ServerComponents, ctx: RequestContext) -> Response:
+    return await patch(server, with_strategy(ctx, RESIZE_STRATEGY))
+
+
+def context_for_object(
+    server: ServerComponents, ctx: RequestContext, group: str, plural: str, name: str, subresource: str
+) -> RequestContext:
+    """Returns the request context for another object of the same namespace."""
+    resource = server.clusters.registry(ctx.cluster).find(group, "v1", plural)
+    if resource is None:
+        raise NotFound("the server could not find the requested resource")
+    info = ctx.info._replace(group=group, version="v1", plural=plural, name=name, subresource=subresource)
+    return replace(ctx, info=info, resource=resource, resource_cache=server.cache.resource_cache(group, plural))
+
+
+def success_status(code: int) -> Response:
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}
+    return Response(code, orjson.dumps(status))

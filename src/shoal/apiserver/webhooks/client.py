@@ -1,0 +1,155 @@
+"""Calls one webhook: address, timeout, and errors in upstream's wording."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from shoal.apiserver.cache.cacher import WatchCache
+from shoal.apiserver.webhooks.resolver import ResolveError, resolve_service
+from shoal.apiserver.webhooks.review import InvalidResponse, decode_response
+from shoal.kinds.admissionregistration.webhook_client import ClientConfig
+from shoal.objects.errors import ShoalError
+
+Object = dict[str, Any]
+
+MAX_RESPONSE_BYTES = 8 * 1024 * 1024
+"""Limit of a response, besides twice the size of the request: a patch may contain a whole object in base64."""
+
+
+class CallError(Exception):
+    """The webhook gave no usable response. The caller decides what that means for the request."""
+
+
+class _CallTimeout(CallError):
+    """The webhook did not respond in time."""
+
+
+class HTTPTransport(Protocol):
+    """The HTTP client. Raises a ShoalError with the reason if there is no response."""
+
+    async def post(
+        self, url: str, body: bytes, *, authority: bytes, server_name: str, host: str, most: int
+    ) -> tuple[int, bytes]: ...
+
+    async def close(self) -> None: ...
+
+
+class WebhookClient:
+    """Calls the webhooks of all logical clusters through one connection pool."""
+
+    def __init__(self, cache: WatchCache, open_transport: Callable[[], HTTPTransport]) -> None:
+        """`open_transport` is called for the first webhook call."""
+        self._cache = cache
+        self._open_transport = open_transport
+        self._transport: HTTPTransport | None = None
+        self._slow: dict[tuple[str, ClientConfig], int] = {}
+        """Webhooks that timed out on their last call, with the number of fail-fast callers that wait for them now."""
+
+    async def call(
+        self, cluster: str, client_config: ClientConfig, body: bytes, seconds: float, *, fail_fast: bool = False
+    ) -> Object:
+        """Returns the response, which is at least a JSON object.
+
+        `fail_fast` is for a caller that has other clusters to serve. Only one such caller at a time waits for a webhook
+        that timed out before; the others fail immediately.
+        """
+        url, server_name, host, display_url = self._address(cluster, client_config, seconds)
+        key = cluster, client_config
+        retrying = fail_fast and key in self._slow
+        if retrying and self._slow[key]:
+            raise CallError(f'Post "{display_url}": it did not answer in time before, and is being asked again')
+        if retrying:
+            self._slow[key] += 1
+        try:
+            response = await self._post(url, server_name, host, display_url, client_config.ca_bundle, body, seconds)
+        except _CallTimeout:
+            self._slow.setdefault(key, 0)
+            raise
+        except CallError:
+            self._slow.pop(key, None)
+            raise
+        finally:
+            if retrying and key in self._slow:
+                # Another caller's response may have removed the counter, and another timeout may have started a new
+                # one.
+                self._slow[key] = max(0, self._slow[key] - 1)
+        self._slow.pop(key, None)
+        return response
+
+    async def _post(
+        self, url: str, server_name: str, host: str, display_url: str, authority: bytes, body: bytes, seconds: float
+    ) -> Object:
+        max_bytes = MAX_RESPONSE_BYTES + 2 * len(body)
+        if self._transport is None:
+            self._transport = self._open_transport()
+        try:
+            async with asyncio.timeout(seconds):
+                status, answer = await self._transport.post(
+                    url, body, authority=authority, server_name=server_name, host=host, most=max_bytes
+                )
+        except TimeoutError:
+            raise _CallTimeout(f'Post "{display_url}": context deadline exceeded') from None
+        except ShoalError as error:
+            raise CallError(f'Post "{display_url}": {error}') from None
+        if not 200 <= status < 300:
+            raise CallError(_status_error(status, answer))
+        if not answer:
+            raise CallError(f"0-length response with status code: {status} and content type: application/json")
+        try:
+            return decode_response(answer)
+        except InvalidResponse as error:
+            raise CallError(str(error)) from None
+
+    def forget(self, cluster: str) -> None:
+        for key in [each for each in self._slow if each[0] == cluster]:
+            del self._slow[key]
+
+    async def close(self) -> None:
+        if self._transport is not None:
+            await self._transport.close()
+
+    def _address(self, cluster: str, client_config: ClientConfig, seconds: float) -> tuple[str, str, str, str]:
+        """Returns the URL to call, the server name for TLS, the Host header, and the URL to display.
+
+        The timeout is passed to the webhook.
+        """
+        query = f"?timeout={max(1, round(seconds))}s"
+        if client_config.url:
+            url = _collapse_slashes(client_config.url) + query
+            return url, "", "", url
+        name = f"{client_config.service_name}.{client_config.namespace}.svc"
+        display_url = f"https://{name}:{client_config.port}{client_config.path or '/'}{query}"
+        try:
+            address, port = resolve_service(
+                self._cache, cluster, client_config.namespace, client_config.service_name, client_config.port
+            )
+        except ResolveError as error:
+            raise CallError(f'Post "{display_url}": {error}') from None
+        dial_host = f"[{address}]" if ":" in address else address
+        return (
+            f"https://{dial_host}:{port}{client_config.path or '/'}{query}",
+            name,
+            f"{name}:{client_config.port}",
+            display_url,
+        )
+
+
+def _collapse_slashes(url: str) -> str:
+    """Collapses slashes in the path, as upstream does: many servers redirect from a path with double slashes."""
+    scheme, found, rest = url.partition("://")
+    return f"{scheme}{found}{_SLASHES.sub('/', rest)}" if "//" in rest else url
+
+
+_SLASHES = re.compile("//+")
+
+
+def _status_error(status: int, answer: bytes) -> str:
+    if status == 404:
+        return "the server could not find the requested resource"
+    text = answer[:512].decode(errors="replace").strip().replace("\n", " ")
+    if status >= 500:
+        return f'an error on the server ("{text or "unknown"}") has prevented the request from succeeding'
+    return f"the server responded with the status code {status} but did not return more information"

@@ -1,0 +1,267 @@
+"""`shoal doctor`: checks what this machine has and lacks. Each check returns one result; none changes anything.
+
+Measuring and judging are separate: the judging half of each check is a pure function.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import re
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+import orjson
+
+from shoal import __version__
+from shoal.assemble.storage.datadir import FORMAT_VERSION
+from shoal.client.https import HttpsTransport
+from shoal.client.kubeconfig import KubeconfigError, load_rest_config
+from shoal.client.transport import Unreachable
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+ENGINES = ("docker", "podman", "nerdctl")
+MIN_PYTHON, MIN_ETCD = (3, 11), (3, 5, 13)
+MEGABYTE = 1 << 20
+MIN_DISK_BYTES, RECOMMENDED_DISK_BYTES = 200 * MEGABYTE, 2048 * MEGABYTE
+RECOMMENDED_OPEN_FILES = 4096
+PROGRAM_TIMEOUT_SECONDS, HUB_TIMEOUT_SECONDS = 10.0, 5.0
+CLOCK_WARN_SECONDS, CLOCK_FAIL_SECONDS = 5.0, 60.0
+"""Tolerated clock differences: leases are affected by the first, certificates and tokens by the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    name: str
+    state: str
+    said: str
+    hint: str = ""
+
+
+def run_checks(data_dir: Path, kubeconfig: Path | None, port: int) -> list[CheckResult]:
+    """Returns results in the order in which a person would check. `kubeconfig` is None if no hub was ever started
+    here.
+    """
+    hub = asyncio.run(_check_hub(kubeconfig))
+    return [
+        check_python(sys.version_info[:3]),
+        *(engine_results([_check_engine(name) for name in ENGINES if shutil.which(name)])),
+        _check_program(
+            "kubectl",
+            ("version", "--client", "-o", "json"),
+            "shoal apply does without; https://kubernetes.io/docs/tasks/tools/",
+        ),
+        _check_program("kind", ("version",), "for clusters of containers: https://kind.sigs.k8s.io"),
+        check_etcd(_version_of("etcd", ("--version",))),
+        *_check_data_dir(data_dir),
+        check_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
+        _check_port(port, data_dir),
+        *hub,
+    ]
+
+
+def check_python(version: Sequence[int]) -> CheckResult:
+    text = ".".join(map(str, version))
+    if tuple(version) < MIN_PYTHON:
+        return CheckResult("python", FAIL, text, "Shoal needs Python 3.11 or newer")
+    return CheckResult("python", OK, f"{text}, shoal {__version__}")
+
+
+def engine_results(engines: Sequence[CheckResult]) -> list[CheckResult]:
+    """One working engine is enough; the others are then not reported."""
+    working = [line for line in engines if line.state == OK]
+    if working:
+        return working
+    missing = CheckResult("engine", WARN, "no container engine", "for clusters of containers: install Docker or Podman")
+    return list(engines) or [missing]
+
+
+def check_etcd(version: str | None) -> CheckResult:
+    name, hint = "etcd", "only --store etcd without --etcd-servers needs it: etcd 3.5.13 or newer"
+    if version is None:
+        return CheckResult(name, OK, "not installed, and not needed: sqlite is the store")
+    if _version_numbers(version) < MIN_ETCD:
+        return CheckResult(name, WARN, version, hint)
+    return CheckResult(name, OK, version)
+
+
+def check_disk(free: int, where: Path) -> CheckResult:
+    text = f"{free // MEGABYTE} MB free in {where}"
+    if free < MIN_DISK_BYTES:
+        return CheckResult("disk", FAIL, text, "free some, or give another --data-dir: a store that cannot write stops")
+    if free < RECOMMENDED_DISK_BYTES:
+        return CheckResult("disk", WARN, text, "a store that grows will stop there")
+    return CheckResult("disk", OK, text)
+
+
+def check_open_files(limit: int) -> CheckResult:
+    if limit < RECOMMENDED_OPEN_FILES and limit != resource.RLIM_INFINITY:
+        hint = f"each client and watch is one: ulimit -n {RECOMMENDED_OPEN_FILES}"
+        return CheckResult("open files", WARN, f"at most {limit}", hint)
+    return CheckResult("open files", OK, "no limit" if limit == resource.RLIM_INFINITY else f"at most {limit}")
+
+
+def check_clock(difference: float) -> CheckResult:
+    """`difference` is how far our clock is ahead of the hub's, which is reported in whole seconds."""
+    seconds, side = abs(difference), "ahead of" if difference > 0 else "behind"
+    text = f"{seconds:.0f} s {side} the hub's"
+    if seconds > CLOCK_FAIL_SECONDS:
+        return CheckResult(
+            "clock", FAIL, text, "certificates and tokens will not be valid: set the clocks, such as by chrony"
+        )
+    if seconds > CLOCK_WARN_SECONDS:
+        return CheckResult("clock", WARN, text, "leases last 40 s: set the clocks, such as by chrony")
+    return CheckResult("clock", OK, "as the hub's")
+
+
+def check_hub_version(hub: str) -> CheckResult:
+    """Takes the version of the hub, `v1.36.4+shoal-0.1.0`."""
+    _, shoal, other = hub.partition("+shoal-")
+    if not shoal:
+        return CheckResult("hub", WARN, f"{hub}, which is no Shoal", "most of shoal's commands are for a hub of Shoal")
+    if other != __version__:
+        return CheckResult("hub", WARN, f"{hub}, and this is shoal {__version__}", "use the same version on both sides")
+    return CheckResult("hub", OK, hub)
+
+
+def _check_data_dir(path: Path) -> list[CheckResult]:
+    existing = path
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    lines = [check_disk(shutil.disk_usage(existing).free, existing)]
+    if not path.exists():
+        is_writable = os.access(existing, os.W_OK)
+        hint = "" if is_writable else "give one of your own: --data-dir DIR"
+        return [*lines, CheckResult("data dir", OK if is_writable else FAIL, f"{path} is not there yet", hint)]
+    if not os.access(path, os.W_OK):
+        return [
+            *lines,
+            CheckResult("data dir", FAIL, f"{path} may not be written", "give one of your own: --data-dir DIR"),
+        ]
+    stored_format = (path / "format").read_text().strip() if (path / "format").exists() else str(FORMAT_VERSION)
+    if not stored_format.isdigit() or int(stored_format) > FORMAT_VERSION:
+        said = f"{path} has data format {stored_format!r}, this shoal knows up to {FORMAT_VERSION}"
+        return [*lines, CheckResult("data dir", FAIL, said, "use the newer shoal that wrote it")]
+    holder = lock_holder(path)
+    return [
+        *lines,
+        CheckResult("data dir", OK, f"{path}, " + (f"in use by process {holder}" if holder else "not in use")),
+    ]
+
+
+def lock_holder(path: Path) -> str:
+    """Returns the process that has locked a data directory; empty: none."""
+    if not (path / "lock").exists():
+        return ""
+    lock = os.open(path / "lock", os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return os.pread(lock, 32, 0).decode().strip() or "unknown"
+    finally:
+        os.close(lock)
+    return ""
+
+
+def _check_port(port: int, data_dir: Path) -> CheckResult:
+    kept = data_dir / "port"
+    if lock_holder(data_dir) and kept.exists():
+        return CheckResult("port", OK, f"{kept.read_text().strip()}, of the server that runs")
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("127.0.0.1", port))
+        except OSError as error:
+            if lock_holder(data_dir):
+                return CheckResult("port", OK, f"{port}, of the server that runs")
+            why = os.strerror(error.errno or 0).lower()
+            return CheckResult(
+                "port", WARN, f"127.0.0.1:{port}: {why}", "shoal up --listen 127.0.0.1:0 picks a free one"
+            )
+    return CheckResult("port", OK, f"{port} is free")
+
+
+def _check_engine(name: str) -> CheckResult:
+    form = "{{.Server.Version}}" if name == "docker" else "{{.Client.Version}}"
+    output = _run_program(name, "version", "--format", form)
+    if output.startswith("error: "):
+        return CheckResult(
+            name, WARN, output.removeprefix("error: "), f"start it, or let this user use it: {name} info"
+        )
+    return CheckResult(name, OK, output)
+
+
+def _check_program(name: str, arguments: tuple[str, ...], hint: str) -> CheckResult:
+    version_text = _version_of(name, arguments)
+    return (
+        CheckResult(name, OK, version_text)
+        if version_text is not None
+        else CheckResult(name, WARN, "not installed", hint)
+    )
+
+
+def _version_of(name: str, arguments: tuple[str, ...]) -> str | None:
+    if shutil.which(name) is None:
+        return None
+    output = _run_program(name, *arguments)
+    match = re.search(r"v?\d+\.\d+\.\d+[\w.+-]*", output)
+    return match[0] if match else output
+
+
+def _run_program(*arguments: str) -> str:
+    """Returns the output of a program; `error: ` and the last line of its output if it fails."""
+    try:
+        run = subprocess.run(
+            arguments,
+            capture_output=True,
+            text=True,
+            timeout=PROGRAM_TIMEOUT_SECONDS,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"error: {getattr(error, 'strerror', None) or 'it does not answer'}"
+    if run.returncode:
+        words = run.stderr.strip().splitlines() or [f"exit code {run.returncode}"]
+        return f"error: {words[-1]}"
+    return run.stdout.strip()
+
+
+def _version_numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+
+
+async def _check_hub(kubeconfig: Path | None) -> list[CheckResult]:
+    if kubeconfig is None:
+        return [CheckResult("hub", WARN, "none was started here", "shoal up")]
+    try:
+        endpoint = load_rest_config(kubeconfig)
+    except KubeconfigError as error:
+        return [CheckResult("hub", FAIL, str(error), "shoal kubeconfig prints the one shoal up wrote")]
+    transport = HttpsTransport(endpoint.server, endpoint.tls_context, HUB_TIMEOUT_SECONDS)
+    try:
+        sent_at = time.time()
+        status, headers, body = await transport.request(
+            "GET", "/version", "", {"authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}, b""
+        )
+        midpoint = (sent_at + time.time()) / 2
+    except Unreachable as error:
+        return [CheckResult("hub", WARN, str(error), "start it: shoal up")]
+    finally:
+        await transport.close()
+    if status != 200:
+        return [CheckResult("hub", FAIL, f"it answers {status}", f"the credentials are those in {kubeconfig}")]
+    lines = [check_hub_version(str(orjson.loads(body).get("gitVersion", "")))]
+    if date := headers.get("date"):
+        # Half a second: on average the hub's clock is that much ahead of the whole second it reports.
+        lines.append(check_clock(midpoint - parsedate_to_datetime(date).timestamp() - 0.5))
+    return lines

@@ -1,0 +1,348 @@
+"""Assembles the API server: store, cache, identities, handler chain, socket. One per serving process."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+from shoal.apiserver.audit import AuditConfig, open_auditor
+from shoal.apiserver.authn.authenticator import Authenticator, ServiceAccountTokenAuthenticator, User
+from shoal.apiserver.authn.bootstrap_token import BootstrapTokens
+from shoal.apiserver.authn.serviceaccount_token import TokenSigner, load_or_create_key
+from shoal.apiserver.authz import Attributes, AuthorizationDecision, Authorizer
+from shoal.apiserver.authz.node import NodeAuthorizer
+from shoal.apiserver.authz.node_graph import CachedNodeGraph
+from shoal.apiserver.authz.role_cache import CachedRoleGetter
+from shoal.apiserver.authz.syncer import SyncerAuthorizer
+from shoal.apiserver.authz.syncer_graph import CachedSyncerGraph
+from shoal.apiserver.authz.worker import WorkerAuthorizer
+from shoal.apiserver.authz.worker_graph import CachedWorkerGraph
+from shoal.apiserver.cache.cacher import WatchCache, store_key
+from shoal.apiserver.cache.compaction import HistoryCompactor, HistoryWindow
+from shoal.apiserver.cache.readiness import StoreReadiness
+from shoal.apiserver.cache.storage_form import encode
+from shoal.apiserver.chain import HandlerChain, error_response
+from shoal.apiserver.endpoints.discovery import DiscoveryHandler
+from shoal.apiserver.endpoints.nonresource import NonResourceHandler
+from shoal.apiserver.endpoints.openapi import OpenAPIService
+from shoal.apiserver.flowcontrol import DispatcherConfig, FlowSchemas, RequestDispatcher
+from shoal.apiserver.flowcontrol.classifier import RequestClassifier
+from shoal.apiserver.flowcontrol.seats import SeatAllocator
+from shoal.apiserver.http import HTTPLimits, HTTPServer
+from shoal.apiserver.idle import DEFAULT_IDLE_SECONDS, IdleClusterEvictor
+from shoal.apiserver.inprocess import InProcessTransport, Pipe
+from shoal.apiserver.metrics.requests import APIServerMetrics
+from shoal.apiserver.metrics.storage import InstrumentedStore, StateMetrics
+from shoal.apiserver.pki.ca import CertificateAuthority, server_tls_context
+from shoal.apiserver.pki.reload import ServingCertReloader
+from shoal.apiserver.registry import builtins
+from shoal.apiserver.registry.bootstrap import APIAddress, BootstrapObjects
+from shoal.apiserver.registry.clusters import LogicalCluster, LogicalClusters
+from shoal.apiserver.registry.crds import CRDResources
+from shoal.apiserver.registry.policy_source import PolicySource
+from shoal.apiserver.request.info import ROOT
+from shoal.apiserver.server import NameGenerator, ServerComponents
+from shoal.apiserver.webhooks import metrics as webhook_metrics
+from shoal.apiserver.webhooks.client import HTTPTransport
+from shoal.apiserver.webhooks.source import WebhookSource
+from shoal.assemble.server.routes import RouteFactory, no_routes
+from shoal.assemble.telemetry.process_metrics import render_process_metrics
+from shoal.clock import Clock, SystemClock, rfc3339
+from shoal.kinds.fleet import logicalcluster, worker_join
+from shoal.store.interface import CompareFailed, Store
+
+MASTERS_GROUPS = ("system:masters",)
+POLL_SECONDS = 0.01
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_RANDOM = random.Random()
+"""The server's own generator: nobody else in the process can seed it and so repeat a uid."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServerSettings:
+    directory: Path
+    """Certificates and signing keys."""
+    host: str = "127.0.0.1"
+    port: int = 0
+    advertise_address: str = ""
+    """The name or address clients use, if it is not the host."""
+    certificate_names: tuple[str, ...] = ()
+    """Further names of the serving certificate."""
+    tokens: dict[str, User] = field(default_factory=dict)
+    root_profile: str = ""
+    """hub or cluster; empty keeps the stored profile, hub at first."""
+    limits: HTTPLimits = field(default_factory=HTTPLimits)
+    history_window: HistoryWindow = field(default_factory=HistoryWindow)
+    audit: AuditConfig = field(default_factory=AuditConfig)
+    dispatch: DispatcherConfig = field(default_factory=DispatcherConfig)
+    shutdown_timeout: float = 20.0
+    """How long requests in flight may take to end: longer than a write waits for etcd."""
+    idle_connection_grace: float = 0.0
+    """How long a client that connected before shutdown may still send its first request."""
+    idle_seconds: float = DEFAULT_IDLE_SECONDS
+    """A logical cluster without requests becomes idle after this time."""
+    external_serving_cert: bool = False
+    """True if `serving.pem` is provided and renewed by somebody else."""
+    bare_certificates: bool = False
+    """True if client certificates that name no logical cluster belong to users of root."""
+    routes: RouteFactory = no_routes
+    """The routes beside the Kubernetes API."""
+
+    @property
+    def advertised_host(self) -> str:
+        return self.advertise_address or ("127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host)
+
+
+class ApiServer:
+    """Runs from `start` until `stop`."""
+
+    def __init__(
+        self,
+        settings: ApiServerSettings,
+        core: ServerComponents,
+        app: HandlerChain,
+        http: HTTPServer,
+        authority: CertificateAuthority,
+        metrics: APIServerMetrics,
+    ) -> None:
+        self.settings = settings
+        self.core = core
+        self.app = app
+        self.metrics = metrics
+        self.authority = authority
+        self.port = 0
+        self._pipes: WeakSet[Pipe] = WeakSet()
+        self._http = http
+        self._draining = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def start(cls, settings: ApiServerSettings, store: Store, clock: Clock | None = None) -> ApiServer:
+        clock = clock or SystemClock()
+        authority = CertificateAuthority(settings.directory, clock)
+        certificate_hosts = [settings.host, settings.advertised_host, *settings.certificate_names]
+        if not settings.external_serving_cert:
+            authority.ensure_serving_certificate(certificate_hosts)
+        address = APIAddress(settings.advertised_host, settings.port)
+        metrics = APIServerMetrics()
+        timed_store = InstrumentedStore(store, metrics, clock)
+        core = await make_components(settings, timed_store, clock, address)
+        core.cache.traced_changes = timed_store.traced_changes
+        nonresource = NonResourceHandler(core, DiscoveryHandler(), OpenAPIService(), metrics)
+        readiness = StoreReadiness(store)
+        nonresource.ready_checks |= {"store": store.health_error, "cache": readiness.last_error}
+        nonresource.probe_readiness = readiness.probe
+        app = HandlerChain(core, nonresource, metrics, open_auditor(settings.audit, clock), settings.routes(core))
+        dispatcher = make_dispatcher(app, core, metrics, settings.dispatch)
+        http = HTTPServer(dispatcher.handle, limits=settings.limits, on_error=error_response)
+        server = cls(settings, core, app, http, authority, metrics)
+        nonresource.ready_checks["shutdown"] = server.shutdown_error
+        metrics.add_renderer(StateMetrics(core.cache).render)
+        metrics.add_renderer(render_process_metrics)
+        metrics.add_renderer(webhook_metrics.render)
+        inflight = "apiserver_current_inflight_requests", "Requests that wait for the store."
+        metrics.gauge(*inflight, lambda: app.writes_in_flight, 'request_kind="mutating"')
+        metrics.gauge(*inflight, lambda: app.reads_in_flight, 'request_kind="readOnly"')
+        metrics.gauge("shoal_store_revision", "The newest durable revision.", lambda: core.cache.revision)
+        metrics.gauge("shoal_watchers", "Open watches.", lambda: _watchers(core.cache))
+        idle_evictor = IdleClusterEvictor(core, settings.idle_seconds)
+        hosted = "shoal_logical_clusters", "Logical clusters, by whether they were asked anything lately."
+        metrics.gauge(*hosted, idle_evictor.active, 'state="awake"')
+        metrics.gauge(*hosted, idle_evictor.idle, 'state="asleep"')
+        server.port = await http.start(settings.host, settings.port, server_tls_context(settings.directory))
+        address.port = server.port
+        compactor = HistoryCompactor(store, core.cache, clock, settings.history_window)
+        server._tasks.append(asyncio.create_task(compactor.run(), name="compactor"))
+        server._tasks.append(asyncio.create_task(idle_evictor.run(), name="sleep"))
+        if not settings.external_serving_cert:
+            cert_reloader = ServingCertReloader(authority, certificate_hosts, clock, http.set_ssl_context)
+            server._tasks.append(asyncio.create_task(cert_reloader.run(), name="rotation"))
+        return server
+
+    def transport(self) -> InProcessTransport:
+        return InProcessTransport(self.app.handle, self._pipes)
+
+    async def wait_in_process_watches(self) -> None:
+        """Returns when all in-process watches have read what was delivered before this call."""
+        for pipe in list(self._pipes):
+            while pipe.pending_bytes and not pipe.closed:  # noqa: ASYNC110 - a few times in the life of a cluster
+                await asyncio.sleep(POLL_SECONDS)
+
+    @property
+    def url(self) -> str:
+        host = self.settings.advertised_host
+        host = f"[{host}]" if ":" in host else host
+        return f"https://{host}:{self.port}"
+
+    def shutdown_error(self) -> str:
+        """The check `shutdown` of /readyz, with upstream's message."""
+        return "process is shutting down" if self._draining else ""
+
+    def drain(self) -> None:
+        """Announces the shutdown while it still serves: /readyz fails, and clients are asked to reconnect."""
+        self._draining = True
+        self._http.drain()
+
+    async def stop(self) -> None:
+        self.drain()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._http.stop(self.settings.shutdown_timeout, self.settings.idle_connection_grace)
+        await self.core.webhooks.client.close()
+        self.app.close()
+
+
+def make_dispatcher(
+    app: HandlerChain, core: ServerComponents, metrics: APIServerMetrics, settings: DispatcherConfig
+) -> RequestDispatcher:
+    """The dispatcher in front of the handler chain, for requests from the socket; controllers of this process bypass
+    it.
+    """
+
+    def cluster_exists(cluster: str) -> bool:
+        return core.clusters.get(cluster) is not None
+
+    classifier = RequestClassifier(core.authenticator, core.flow_schemas, cluster_exists, app.passthrough_prefixes)
+    seats = SeatAllocator(settings.total_seats, core.flow_schemas.levels)
+    dispatcher = RequestDispatcher(app.handle, classifier.classify, error_response, seats, settings)
+    flowcontrol = "apiserver_flowcontrol"
+    metrics.gauge(f"{flowcontrol}_current_inqueue_requests", "Requests that wait.", lambda: dispatcher.queue_length)
+    metrics.gauge(f"{flowcontrol}_current_executing_requests", "Writes of clients under way.", lambda: seats.in_use)
+    metrics.counter(
+        f"{flowcontrol}_rejected_requests_total", "Requests told to come back.", lambda: dispatcher.rejected_total
+    )
+    metrics.counter(
+        f"{flowcontrol}_dispatched_requests_total", "Requests that waited.", lambda: dispatcher.dispatched_total
+    )
+    metrics.add_renderer(seats.render_metrics)
+    return dispatcher
+
+
+async def make_components(
+    settings: ApiServerSettings, store: Store, clock: Clock, address: APIAddress
+) -> ServerComponents:
+    def get_logical_cluster(name: str) -> LogicalCluster | None:
+        return clusters.get(name)
+
+    cache = WatchCache(BootstrapObjects(get_logical_cluster, (settings.directory / "ca.crt").read_text(), address))
+    definitions = CRDResources()
+    clusters = LogicalClusters(cache, builtins.profile_resources, definitions)
+    await _load_cache(store, cache)
+    await _ensure_root_cluster(store, cache, clock, settings.root_profile)
+    signer = TokenSigner(
+        load_or_create_key(settings.directory / "service-account.key"),
+        former_keys=lambda name: found.token_keys if (found := clusters.get(name)) is not None else (),
+    )
+
+    def uid_of(cluster: str, resource: str, namespace: str, name: str) -> str | None:
+        entry = cache.resource_cache("", resource).get(cluster, namespace, name)
+        metadata = entry.object()["metadata"] if entry is not None else {}
+        return None if "deletionTimestamp" in metadata else metadata.get("uid")
+
+    roles = CachedRoleGetter(cache)
+    identity_authorizers = (
+        WorkerAuthorizer(CachedWorkerGraph(cache)).authorize,
+        SyncerAuthorizer(CachedSyncerGraph(cache)).authorize,
+        NodeAuthorizer(CachedNodeGraph(cache)).authorize,
+    )
+
+    def authorize_by_identity(user: User, attributes: Attributes) -> AuthorizationDecision | None:
+        return next((said for each in identity_authorizers if (said := each(user, attributes)) is not None), None)
+
+    authorizer = Authorizer(roles, authorize_by_identity)
+    clusters.on_deleted(roles.forget)
+    clusters.on_deleted(authorizer.forget)
+    webhooks = WebhookSource(cache, _new_http_transport)
+    clusters.on_deleted(webhooks.forget)
+    clusters.on_deleted(webhook_metrics.forget)
+    policies = PolicySource(cache)
+    clusters.on_deleted(policies.forget)
+    flows = FlowSchemas(cache)
+    clusters.on_deleted(flows.invalidate)
+    return ServerComponents(
+        store=store,
+        cache=cache,
+        clusters=clusters,
+        authenticator=Authenticator(
+            tokens=settings.tokens,
+            service_accounts=ServiceAccountTokenAuthenticator(signer, uid_of, clock.now),
+            other_tokens=BootstrapTokens(cache, clock.now).user,
+            uid_of=lambda name: found.uid if (found := clusters.get(name)) is not None else None,
+            accept_certificates_without_uri=settings.bare_certificates,
+        ),
+        authorizer=authorizer,
+        tokens=signer,
+        clock=clock,
+        name_generator=NameGenerator(
+            uid=_random_uid,
+            suffix=lambda: "".join(_RANDOM.choices(_SUFFIX_LETTERS, k=5)),
+            fraction=_RANDOM.random,
+        ),
+        webhooks=webhooks,
+        policies=policies,
+        flow_schemas=flows,
+    )
+
+
+def _new_http_transport() -> HTTPTransport:
+    # Most servers never call a webhook, so its library is loaded on demand.
+    from shoal.client.webhook_transport import WebhookTransport  # noqa: PLC0415
+
+    return WebhookTransport()
+
+
+def _random_uid() -> str:
+    """Returns a version 4 UUID. It has to be unique, not secret, so it does not need the kernel's random numbers."""
+    digits = f"{_RANDOM.getrandbits(128):032x}"
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+
+
+async def _load_cache(store: Store, cache: WatchCache) -> None:
+    """Loads the oldest state of the history, then the history itself, so that watches resume where they were cut."""
+    oldest = store.compacted_revision
+    items, _ = await store.range("", revision=oldest)
+    cache.load(iter(items), oldest)
+    store.watch(oldest, cache.apply, cache.advance)
+    # Others may write meanwhile. From the moment both revisions are equal the watch is live, and neither runs ahead.
+    while cache.revision < store.revision:
+        caught_up = asyncio.ensure_future(cache.wait_for_revision(store.revision))
+        futures: list[asyncio.Future[Any]] = [caught_up, store.failure]
+        await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+        if store.failure.done():
+            caught_up.cancel()
+            raise store.failure.result()
+
+
+async def _ensure_root_cluster(store: Store, cache: WatchCache, clock: Clock, profile: str) -> None:
+    """Root exists from the first start on. A profile requested later replaces its own."""
+    kind = cache.resource_cache(logicalcluster.GROUP, logicalcluster.PLURAL)
+    entry = kind.get(ROOT, "", ROOT)
+    key = store_key(kind.key, ROOT, "", ROOT)
+    if entry is None:
+        obj = logicalcluster.root_logical_cluster(rfc3339(clock.now()), str(uuid.uuid4()), profile or "hub")
+        with suppress(CompareFailed):  # another server of the store was faster
+            await store.put(key, encode(obj), 0)
+    elif profile and entry.object()["spec"].get("profile") != profile:
+        obj = entry.object()
+        obj["spec"]["profile"] = profile
+        await store.put(key, encode(obj), entry.revision)
+
+
+def _watchers(cache: WatchCache) -> float:
+    return float(sum(kind.watcher_count for kind in cache.resource_caches.values()))
+
+
+def admin_user(name: str = "shoal-admin") -> User:
+    return User(name, MASTERS_GROUPS, cluster=ROOT)
+
+
+def worker_user(name: str) -> User:
+    return User(worker_join.user_name(name), (worker_join.WORKERS_GROUP,), cluster=ROOT)

@@ -1,0 +1,149 @@
+"""The list of controllers that run beside an API server."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from functools import partial
+
+from shoal.apiserver.inprocess import InProcessTransport
+from shoal.apiserver.pki.ca import CertificateAuthority
+from shoal.assemble.server.remote_clients import connector_for
+from shoal.capi.controllers import new_capi_controllers
+from shoal.capi.providers.embedded.controllers import embedded_provider
+from shoal.capi.providers.kind.command import KindCommand
+from shoal.capi.providers.kind.controllers import KindSettings, kind_provider, new_kind_controllers
+from shoal.client.rest import Client
+from shoal.client.transport import Transport
+from shoal.clock import Clock, SystemClock
+from shoal.controlplane.clusterroleaggregation.controller import new_cluster_role_aggregation_controller
+from shoal.controlplane.controllers import new_workload_controllers
+from shoal.controlplane.crdfinalizer.controller import new_crd_finalizer_controller
+from shoal.controlplane.csrsigning.controller import new_csr_signing_controller
+from shoal.controlplane.eventttl.controller import EventTTLController
+from shoal.controlplane.flowschemas.controller import new_flow_schema_controller
+from shoal.controlplane.garbagecollector.controller import new_garbage_collector
+from shoal.controlplane.logicalclusters.controller import new_logical_cluster_controller
+from shoal.controlplane.namespaces.controller import new_namespace_controller
+from shoal.controlplane.node_controllers import new_node_controllers
+from shoal.controlplane.resourcequota.controller import ResourceQuotaController
+from shoal.controlplane.scheduler.controller import new_scheduler_controllers
+from shoal.controlplane.serviceaccounts.controller import new_service_account_controllers
+from shoal.fleet.bundle.controller import BundleSettings, new_bundle_controllers
+from shoal.fleet.bus.settings import BusSettings
+from shoal.fleet.controllers import WATCH_BUS, new_hub_controllers, new_supervisor_controllers
+from shoal.fleet.workerprocesses.interface import WorkerProcesses
+from shoal.placement.splitter.controller import new_splitter_controllers
+from shoal.placement.splitter.events import new_event_controller
+from shoal.provision.controllers import new_provision_controllers
+from shoal.runtime.leader_election import LeaderElector
+from shoal.runtime.manager import Runnable, run_manager
+from shoal.sync.controllers import SyncSettings, new_sync_controllers
+from shoal.sync.remote_cluster import NewClient
+
+
+def new_controllers(client: Client, clock: Clock, authority: CertificateAuthority, url: str) -> list[Runnable]:
+    """`url` is the address at which clients reach the server."""
+    return [
+        new_namespace_controller(client, clock),
+        new_crd_finalizer_controller(client, clock),
+        new_logical_cluster_controller(client, clock),
+        new_garbage_collector(client, clock),
+        *new_service_account_controllers(client, clock, authority.certificate.decode()),
+        new_cluster_role_aggregation_controller(client, clock),
+        new_flow_schema_controller(client, clock),
+        new_csr_signing_controller(client, clock, authority.sign_request),
+        EventTTLController(client, clock),
+        ResourceQuotaController(client, clock),
+        *new_workload_controllers(client, clock),
+        *new_scheduler_controllers(client, clock),
+        *new_node_controllers(client, clock),
+        *new_capi_controllers(
+            client, clock, embedded_provider(client, url, authority.certificate.decode()), kind_provider
+        ),
+        *new_kind_controllers(client, clock, KindSettings(), KindCommand()),
+        *new_provision_controllers(client, clock),
+    ]
+
+
+def new_multicluster_controllers(
+    client: Client, clock: Clock, connect: NewClient, bus: BusSettings = WATCH_BUS, sync: SyncSettings | None = None
+) -> list[Runnable]:
+    """The controllers that run beside a hub's server and not beside a worker's."""
+    return [
+        *new_hub_controllers(client, clock, bus),
+        *new_sync_controllers(client, clock, connect, sync or SyncSettings()),
+        *new_splitter_controllers(client, clock),
+        new_event_controller(client, clock),
+    ]
+
+
+class EmbeddedControllers:
+    def __init__(self) -> None:
+        self.token = secrets.token_urlsafe(32)
+        """The identity of the controllers, valid for the life of this process."""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(
+        self,
+        transport: Transport,
+        authority: CertificateAuthority,
+        clock: Clock | None = None,
+        *,
+        lease_identity: str = "",
+        is_hub: bool = True,
+        url: str = "https://127.0.0.1:6443",
+        bus: BusSettings = WATCH_BUS,
+        sync: SyncSettings | None = None,
+        worker_processes: WorkerProcesses | None = None,
+        worker_image: str = "",
+    ) -> None:
+        """`is_hub`: the server is a hub, not a worker. `url` is the address at which clients reach it. `lease_identity`
+        names this process among several on one store; only the lease holder runs the controllers. `worker_processes`
+        are the worker processes of this hub, which nobody else can supervise. `worker_image` is the image of
+        bundles; empty: that of the release.
+        """
+        clock = clock or SystemClock()
+        lease: LeaderElector | None = None
+        supervisor_client = Client(transport, self.token, user_agent="shoal-loops", cluster="root")
+        if lease_identity:
+            lease = LeaderElector(supervisor_client, clock, "kube-system", "shoal-loops", lease_identity)
+            assert isinstance(transport, InProcessTransport), "a lease fences writes of this server only"
+            transport = transport.with_fence(lease.is_lease_valid)
+        client = Client(transport, self.token, user_agent="shoal-loops", cluster="root")
+        client.informers = {}
+
+        def build_controllers() -> list[Runnable]:
+            common = new_controllers(client, clock, authority, url)
+            if not is_hub:
+                return common
+            connect = partial(
+                connector_for, url, transport, lease_check=lease.is_lease_valid if lease is not None else None
+            )
+            hub_only = new_multicluster_controllers(client, clock, connect(), bus, sync)
+            bundles = BundleSettings(url, authority.certificate.decode(), worker_image)
+            hub_only += new_bundle_controllers(client, clock, connect("shoal-bundle"), bundles)
+            return [
+                *common,
+                *hub_only,
+                *(new_supervisor_controllers(client, clock, None) if worker_processes is None else ()),
+            ]
+
+        async def run_controllers() -> None:
+            await run_manager(build_controllers, clock)
+
+        if lease is not None:
+            self._tasks.append(asyncio.create_task(lease.run(run_controllers), name="lease"))
+        else:
+            self._tasks.append(asyncio.create_task(run_controllers(), name="loops"))
+        if worker_processes is not None:
+            supervisor_client.informers = client.informers
+            supervision = run_manager(
+                lambda: [*new_supervisor_controllers(supervisor_client, clock, worker_processes)], clock
+            )
+            self._tasks.append(asyncio.create_task(supervision, name="worker processes"))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,0 +1,105 @@
+"""The routes of a hub beside the Kubernetes API: hosted clusters, worker tunnels, the certificate authority for
+joining, and the dashboard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from shoal.apiserver.authz import Attributes
+from shoal.apiserver.cache.cacher import WatchCache
+from shoal.apiserver.cache.objects import CacheEvent
+from shoal.apiserver.endpoints.routes import AuthorizedRoute, ExtraRoute, PassthroughRoute
+from shoal.apiserver.request.info import ROOT
+from shoal.apiserver.server import ServerComponents
+from shoal.dashboard import PATH_SEGMENT as DASHBOARD
+from shoal.dashboard import Dashboard
+from shoal.fleet.tunnel import TunnelRegistry, managed_cluster_route, tunnel_worker
+from shoal.kinds.fleet import infrav1, worker_join
+from shoal.objects.errors import MethodNotSupported, NotFound
+from shoal.objects.wire import Handler, Request, Response
+
+RouteFactory = Callable[[ServerComponents], Mapping[str, ExtraRoute]]
+"""Builds the routes after the server's components, because routes need the components and the server needs its
+routes.
+"""
+
+MAX_CACHED_ASSIGNMENTS = 16_384
+
+
+def no_routes(core: ServerComponents) -> Mapping[str, ExtraRoute]:
+    return {}
+
+
+def hub_routes(tunnels: TunnelRegistry, ca_file: Path, dashboard: Dashboard) -> RouteFactory:
+    """`ca_file` holds the certificate of the hub's own certificate authority."""
+
+    def routes(core: ServerComponents) -> Mapping[str, ExtraRoute]:
+        core.cache.resource_cache(infrav1.GROUP, "workers").add_event_handler(ROOT, disconnect_removed_workers(tunnels))
+        return {
+            "managedclusters": PassthroughRoute(managed_cluster_route(tunnels, AssignedWorkers(core.cache))),
+            "workers": AuthorizedRoute(tunnels.accept, tunnel_attributes),
+            "join": PassthroughRoute(ca_route(ca_file.read_bytes())),
+            DASHBOARD: PassthroughRoute(dashboard.handle),
+        }
+
+    return routes
+
+
+def disconnect_removed_workers(tunnels: TunnelRegistry) -> Callable[[CacheEvent], None]:
+    """Returns an event handler that closes the tunnel of a Worker that was deleted or expelled."""
+
+    def handle_worker_event(change: CacheEvent) -> None:
+        if change.latest.namespace != infrav1.NAMESPACE:
+            return
+        if change.new is None or worker_join.is_expelled(change.new.object()):
+            tunnels.disconnect(change.latest.name)
+
+    return handle_worker_event
+
+
+def ca_route(certificate: bytes) -> Handler:
+    """Serves the hub's CA certificate to everybody; the client compares it with the hash it was given."""
+
+    def handle(request: Request) -> Response:
+        if request.path != worker_join.CA_PATH:
+            raise NotFound("the server could not find the requested resource")
+        if request.method not in ("GET", "HEAD"):
+            raise MethodNotSupported("the server does not allow this method on the requested resource")
+        return Response(200, certificate, "application/x-pem-file")
+
+    return handle
+
+
+def tunnel_attributes(path: str) -> Attributes:
+    """Opening a tunnel is authorized as creating the subresource `tunnel` of the own Worker."""
+    return Attributes(
+        cluster=ROOT,
+        verb="create",
+        group=infrav1.GROUP,
+        version=infrav1.VERSION,
+        resource="workers",
+        subresource="tunnel",
+        namespace=infrav1.NAMESPACE,
+        name=tunnel_worker(path),
+    )
+
+
+class AssignedWorkers:
+    """Returns the worker that hosts a ManagedCluster of root, from the server's cache. Called for every request."""
+
+    def __init__(self, cache: WatchCache) -> None:
+        self._kind = cache.resource_cache(infrav1.GROUP, "managedclusters")
+        self._assigned: dict[tuple[str, str], tuple[int, str]] = {}
+
+    def __call__(self, namespace: str, name: str) -> str | None:
+        entry = self._kind.get(ROOT, namespace, name)
+        if entry is None:
+            return None
+        assigned = self._assigned.get((namespace, name))
+        if assigned is None or assigned[0] != entry.revision:
+            if len(self._assigned) >= MAX_CACHED_ASSIGNMENTS:
+                self._assigned.clear()
+            assigned = self._assigned[namespace, name] = entry.revision, infrav1.assigned_worker(entry.object())
+        return assigned[1]

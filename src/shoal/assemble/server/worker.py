@@ -1,0 +1,176 @@
+"""`shoal worker`: a server that hosts clusters for a hub, in its own process or inside `shoal up`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from shoal.assemble.server.process import run_until_stopped, stop_on_stdin_close
+from shoal.assemble.server.shoal_server import DEFAULT_IDLE_SECONDS, ShoalServer, ShoalServerSettings
+from shoal.assemble.storage.config import StoreSettings
+from shoal.assemble.workers.join import HubTarget as HubTarget
+from shoal.assemble.workers.join import check_hub_target, ensure_membership
+from shoal.client.kubeconfig import new_client
+from shoal.client.rest import Client
+from shoal.clock import Clock, SystemClock
+from shoal.fleet.bus.link_metrics import LinkMetrics
+from shoal.fleet.bus.settings import BusSettings
+from shoal.fleet.controllers import WATCH_BUS, check_bus, new_worker_controllers
+from shoal.fleet.resources import LOGICAL_CLUSTERS
+from shoal.fleet.tunnel import TunnelRegistry, hub_dialer, new_tunnel_agent
+from shoal.fleet.tunnel.agent import Dial
+from shoal.fleet.worker.identity.renewal import CertificateRenewer
+from shoal.fleet.worker.settings import WorkerSettings
+from shoal.kinds.fleet import infrav1
+from shoal.kinds.versions import KUBERNETES_VERSION
+from shoal.objects.errors import StoreError
+from shoal.runtime.manager import Runnable, run_manager
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """The options of `shoal worker`."""
+
+    hub_target: HubTarget
+    data_dir: Path
+    name: str
+    capacity: int = 100
+    location: str = ""
+    host: str = "127.0.0.1"
+    port: int = 0
+    store: StoreSettings = field(default_factory=StoreSettings)
+    idle_seconds: float = DEFAULT_IDLE_SECONDS
+    bus: BusSettings = field(default_factory=BusSettings)
+    is_supervised: bool = False
+    """Run by a hub: it ends when its standard input is closed, and its Worker object describes it."""
+
+
+class WorkerServer:
+    """A running worker: its server with its controllers, the fleet's controllers, and its link to the hub."""
+
+    def __init__(self, shoal: ShoalServer, hub: Client) -> None:
+        self.shoal = shoal
+        self._hub = hub
+        self._tasks: list[asyncio.Task[None]] = []
+        self._unregister: Callable[[], None] = _no_op
+
+    @classmethod
+    async def start(
+        cls,
+        shoal: ShoalServer,
+        settings: WorkerSettings,
+        hub: Client,
+        hub_link: TunnelRegistry | Dial,
+        clock: Clock,
+        extra_controllers: Callable[[], list[Runnable]] = lambda: [],
+        bus: BusSettings = WATCH_BUS,
+    ) -> WorkerServer:
+        """`shoal` is the worker's own server; `hub` is a client of the hub's root with the identity of this worker.
+        `hub_link` is the hub's tunnels if it is in this process, otherwise the dialer of the tunnel connection.
+        `extra_controllers` returns further controllers.
+        """
+        worker = cls(shoal, hub)
+        if isinstance(hub_link, TunnelRegistry):
+            worker._unregister = hub_link.register(settings.name, shoal.server.app.handle)
+
+        link_metrics = LinkMetrics(clock)
+        for series in link_metrics.counters():
+            shoal.server.metrics.counter(*series)
+        for series in link_metrics.gauges():
+            shoal.server.metrics.gauge(*series)
+
+        def new_controllers() -> list[Runnable]:
+            local_client = shoal.client("shoal-worker")
+            controllers: list[Runnable] = [
+                *new_worker_controllers(
+                    hub, local_client, clock, settings, bus, link_metrics, migration_support=shoal.cluster_moves
+                ),
+                *extra_controllers(),
+            ]
+            if not isinstance(hub_link, TunnelRegistry):
+                controllers.append(new_tunnel_agent(hub_link, shoal.server.app.handle, clock, settings.name))
+            return controllers
+
+        worker._tasks = [asyncio.create_task(run_manager(new_controllers, clock), name=f"worker {settings.name}")]
+        return worker
+
+    @property
+    def failure(self) -> asyncio.Future[StoreError]:
+        return self.shoal.store.failure
+
+    async def stop(self) -> None:
+        self._unregister()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._hub.close()
+        await self.shoal.stop()
+
+
+def _no_op() -> None:
+    pass
+
+
+def worker_server_settings(
+    data_dir: Path,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    store: StoreSettings | None = None,
+    idle_seconds: float = DEFAULT_IDLE_SECONDS,
+) -> ShoalServerSettings:
+    """Settings of a worker's own server: its root is a management cluster, not a hub."""
+    return ShoalServerSettings(
+        data_dir, host, port, store=store or StoreSettings(), is_hub=False, idle_seconds=idle_seconds
+    )
+
+
+def worker_settings(
+    name: str, capacity: int, location: str, hub_url: str, hub_authority: str, infrastructure: str
+) -> WorkerSettings:
+    return WorkerSettings(
+        name, capacity, location, KUBERNETES_VERSION, hub_url, hub_authority, infrastructure=infrastructure
+    )
+
+
+def run_worker(options: WorkerOptions, on_ready: Callable[[WorkerServer], None]) -> None:
+    """Runs until SIGTERM or SIGINT, or until the store is lost."""
+    check_hub_target(options.hub_target)
+    if options.is_supervised:
+        stop_on_stdin_close()
+
+    async def start() -> WorkerServer:
+        await check_bus(options.bus, options.name)
+        where, stored = options.data_dir, options.store
+        shoal = await ShoalServer.start(
+            worker_server_settings(where, options.host, options.port, stored, options.idle_seconds)
+        )
+        try:
+            worker = await _start_joined_worker(options, shoal, SystemClock())
+        except BaseException:
+            await shoal.stop()
+            raise
+        on_ready(worker)
+        return worker
+
+    run_until_stopped(start)
+
+
+async def _start_joined_worker(options: WorkerOptions, shoal: ShoalServer, clock: Clock) -> WorkerServer:
+    root = await shoal.client("shoal-worker").get(LOGICAL_CLUSTERS, "root")
+    name, store = options.name, str(root["metadata"]["uid"])
+    member = await ensure_membership(options.data_dir, name, options.hub_target, store, clock)
+    endpoint = member.endpoint
+    hub = new_client(endpoint, "shoal-worker")
+    url = f"https://{urlsplit(endpoint.server).netloc}"
+    infrastructure = infrav1.PROCESS_WORKER if options.is_supervised else infrav1.EXTERNAL_WORKER
+    settings = worker_settings(name, options.capacity, options.location, url, endpoint.ca_pem, infrastructure)
+
+    def certificate_renewal() -> list[Runnable]:
+        return [CertificateRenewer(hub, clock, name, store, member.certificate, member.save_certificate)]
+
+    return await WorkerServer.start(
+        shoal, settings, hub, hub_dialer(endpoint, name), clock, certificate_renewal, options.bus
+    )

@@ -1,0 +1,126 @@
+"""The data directory: its lock, its format, and the files that users look for in it."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from shoal.objects.errors import ShoalError
+
+FORMAT_VERSION = 1
+HUB_KUBECONFIG = "hub.kubeconfig"
+"""The kubeconfig of a worker for its hub."""
+
+
+class DataDirError(ShoalError):
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def default_data_dir(environ: Mapping[str, str]) -> Path:
+    if environ.get("SHOAL_DATA_DIR"):
+        return Path(environ["SHOAL_DATA_DIR"])
+    home = environ.get("XDG_DATA_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "share") / "shoal"
+
+
+class DataDir:
+    """Locked from construction until `close`: two servers never share one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.chmod(0o700)
+        self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(self._lock, 32, 0).decode().strip() or "unknown"
+            os.close(self._lock)
+            raise DataDirError(
+                f"{path} is in use by the shoal process {holder}",
+                "stop that one, or give this one a directory of its own: shoal up --data-dir DIR --listen 127.0.0.1:0",
+            ) from None
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        self._check_format()
+
+    def _check_format(self) -> None:
+        file = self.path / "format"
+        if not file.exists():
+            write_private_file(file, f"{FORMAT_VERSION}\n")
+            return
+        text = file.read_text().strip()
+        if not text.isdigit() or int(text) > FORMAT_VERSION:
+            self.close()
+            raise DataDirError(
+                f"{self.path} has data format {text!r}, this shoal knows up to {FORMAT_VERSION}",
+                "use the newer shoal that wrote it",
+            )
+
+    def close(self) -> None:
+        os.close(self._lock)
+
+    def admin_token(self) -> str:
+        file = self.path / "admin-token"
+        if not file.exists():
+            write_private_file(file, base64.urlsafe_b64encode(os.urandom(32)).decode().rstrip("=") + "\n")
+        return file.read_text().strip()
+
+    def port(self, requested: int) -> int:
+        """Port 0 picks a free one once and keeps it, so that kubeconfigs stay valid over restarts."""
+        file = self.path / "port"
+        if requested:
+            return requested
+        if file.exists() and file.read_text().strip().isdigit():
+            return int(file.read_text().strip())
+        return 0
+
+    def save_port(self, port: int) -> None:
+        write_private_file(self.path / "port", f"{port}\n")
+
+
+def write_private_file(path: Path, text: str) -> None:
+    """Writes atomically; the file is readable by the owner only."""
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def render_kubeconfig(server: str, authority: bytes, token: str, name: str = "shoal") -> str:
+    """Formats it as kubectl does. YAML by hand, because nothing in it needs quoting."""
+    return f"""apiVersion: v1
+kind: Config
+clusters:
+- name: {name}
+  cluster:
+    server: {server}
+    certificate-authority-data: {base64.b64encode(authority).decode()}
+contexts:
+- name: {name}
+  context:
+    cluster: {name}
+    user: {name}-admin
+current-context: {name}
+users:
+- name: {name}-admin
+  user:
+    token: {token}
+"""
+
+
+def serving_certificate_names() -> list[str]:
+    """Returns the names of the serving certificate besides the listen address."""
+    import socket  # noqa: PLC0415  every command loads this module, and only servers need that one
+
+    names = ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
+    host = socket.gethostname()
+    return [*names, "kubernetes.default.svc.cluster.local", *([host] if host else [])]

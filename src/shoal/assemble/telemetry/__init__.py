@@ -1,0 +1,1 @@
+"""Metrics of a whole process, and the exporter of its spans."""

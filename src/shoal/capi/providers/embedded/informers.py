@@ -1,0 +1,100 @@
+"""The informers of the embedded provider: its kinds in the management cluster, and the objects it creates in the
+hosting server.
+
+Both may be the same server. Nodes and credentials of hosted clusters are watched through the wildcard cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from shoal.capi.informers import SECRETS, CAPIInformers, NamespacedName
+from shoal.capi.write_through_informer import EventHandler, WriteThroughInformer
+from shoal.client.reflector import key_of
+from shoal.client.rest import Client, GroupVersionResource
+from shoal.clock import Clock
+from shoal.kinds.clusterapi import capi, embedded
+from shoal.kinds.fleet import logicalcluster
+
+Object = dict[str, Any]
+
+EMBEDDED_CLUSTERS = GroupVersionResource(embedded.GROUP, embedded.VERSION, "embeddedclusters")
+EMBEDDED_MACHINES = GroupVersionResource(embedded.GROUP, embedded.VERSION, "embeddedmachines")
+EMBEDDED_TEMPLATES = GroupVersionResource(embedded.GROUP, embedded.VERSION, "embeddedmachinetemplates")
+LOGICAL_CLUSTERS = GroupVersionResource(
+    logicalcluster.GROUP, logicalcluster.VERSION, logicalcluster.PLURAL, namespaced=False
+)
+NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
+
+
+class EmbeddedInformers:
+    def __init__(self, core_informers: CAPIInformers, host: Client, clock: Clock) -> None:
+        """`host` is a client at the root of the hosting server."""
+        self.core_informers, self.host = core_informers, host
+        all_clusters = host.in_cluster("*")
+        self.logical_clusters = WriteThroughInformer(host, LOGICAL_CLUSTERS, clock, debouncer=core_informers.debouncer)
+        self.nodes = WriteThroughInformer(
+            all_clusters,
+            NODES,
+            clock,
+            labels=f"{embedded.SIMULATED_LABEL}=true",
+            indexers={"provider": _by_provider_id},
+        )
+        self.admin_secrets = WriteThroughInformer(
+            all_clusters, SECRETS, clock, fields=f"metadata.name={embedded.ADMIN_TOKEN_SECRET}"
+        )
+        core_informers.all_informers += [self.logical_clusters, self.nodes, self.admin_secrets]
+        self.clusters = core_informers.register_kind(EMBEDDED_CLUSTERS, embedded.CLUSTER, is_reachable=self._is_served)
+        self.machines = core_informers.register_kind(
+            EMBEDDED_MACHINES, embedded.MACHINE, nodes=HostedNodeAccessor(self), cluster=_by_cluster_label
+        )
+        self.templates = core_informers.register_kind(EMBEDDED_TEMPLATES, embedded.MACHINE_TEMPLATE)
+
+    def _is_served(self, cluster: Object) -> bool:
+        """No network lies in between: a logical cluster that exists responds."""
+        metadata = cluster["metadata"]
+        logical_cluster = self.logical_clusters.get(
+            "", self.logical_cluster_of(metadata["namespace"], metadata["name"])
+        )
+        return logical_cluster is not None and not capi.is_deleting(logical_cluster)
+
+    def logical_cluster_of(self, namespace: str, cluster: str) -> str:
+        """The logical cluster of a Cluster whose infrastructureRef is an EmbeddedCluster, else ""."""
+        cluster_object = self.core_informers.clusters.get(namespace, cluster)
+        reference = ((cluster_object or {}).get("spec") or {}).get("infrastructureRef") or {}
+        if (reference.get("apiGroup"), reference.get("kind")) != (embedded.GROUP, embedded.CLUSTER):
+            return ""
+        return embedded.logical_cluster_name(namespace, reference["name"])
+
+
+class HostedNodeAccessor:
+    """Finds Nodes by provider id, only in the hosted cluster of the Machine."""
+
+    def __init__(self, informers: EmbeddedInformers) -> None:
+        self._informers = informers
+
+    def node_for(self, machine: Object) -> Object | None:
+        provider_id = (machine.get("spec") or {}).get("providerID")
+        if not provider_id:
+            return None
+        hosted = self._informers.logical_cluster_of(machine["metadata"]["namespace"], capi.cluster_name(machine))
+        return next(iter(self._informers.nodes.by_index("provider", (hosted, provider_id))), None) if hosted else None
+
+    def add_event_handler(self, handler: EventHandler) -> None:
+        self._informers.nodes.add_event_handler(handler)
+
+    async def patch(self, node: Object, patch: Object) -> Object:
+        return await self._informers.nodes.patch(node, patch)
+
+    def workload_client(self, machine: Object) -> Client | None:
+        hosted = self._informers.logical_cluster_of(machine["metadata"]["namespace"], capi.cluster_name(machine))
+        return self._informers.host.in_cluster(hosted) if hosted else None
+
+
+def _by_cluster_label(obj: Object) -> Iterable[NamespacedName]:
+    return [(obj["metadata"]["namespace"], capi.labels_of(obj).get(capi.CLUSTER_NAME, ""))]
+
+
+def _by_provider_id(obj: Object) -> Iterable[tuple[str, str]]:
+    return [(key_of(obj)[0], str((obj.get("spec") or {}).get("providerID", "")))]

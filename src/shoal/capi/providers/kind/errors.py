@@ -1,0 +1,74 @@
+"""Errors of kind with a reason and message for a condition, and a hint. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from shoal.objects.errors import ShoalError
+
+MAX_MESSAGE = 1000
+KIND_NOT_FOUND, ENGINE_NOT_FOUND, ENGINE_UNAVAILABLE = "KindNotFound", "EngineNotFound", "EngineUnavailable"
+ALREADY_EXISTS, TIMED_OUT, COMMAND_FAILED = "AlreadyExists", "TimedOut", "CommandFailed"
+
+_UNAVAILABLE = (
+    "cannot connect to the docker daemon",
+    "cannot connect to podman",
+    "unable to connect to podman",
+    "cannot access containerd socket",
+    "docker daemon socket",
+    "rootless containerd not running",
+    "failed to connect to the docker api",
+)
+"""Messages of the engines that are installed but do not respond."""
+
+
+class KindError(ShoalError):
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason, self.message = reason, message[:MAX_MESSAGE]
+
+
+def kind_not_found(program: str) -> KindError:
+    return KindError(
+        KIND_NOT_FOUND,
+        f"the command {program} was not found: install kind (https://kind.sigs.k8s.io/docs/user/quick-start/#installation)"
+        " where Shoal runs, in its PATH",
+    )
+
+
+def engine_not_found(engines: Sequence[str]) -> KindError:
+    if len(engines) == 1:
+        return KindError(
+            ENGINE_NOT_FOUND, f"the container engine {engines[0]} was not found: install it where Shoal runs"
+        )
+    return KindError(
+        ENGINE_NOT_FOUND,
+        "no container engine was found: install Docker (https://docs.docker.com/engine/install/), Podman or nerdctl"
+        " where Shoal runs",
+    )
+
+
+def timeout_error(command: str, seconds: float) -> KindError:
+    return KindError(TIMED_OUT, f"kind {command} did not end within {seconds:.0f} s")
+
+
+def command_error(command: str, output: Iterable[str]) -> KindError:
+    """Built from the last lines of a failed kind."""
+    lines = [line for line in output if line]
+    summary = _error_summary(lines) or "it said nothing"
+    lower = summary.lower()
+    if any(pattern in lower for pattern in _UNAVAILABLE):
+        return KindError(ENGINE_UNAVAILABLE, f"the container engine does not answer, start it: {summary}")
+    if "already exist for a cluster with the name" in lower:
+        return KindError(ALREADY_EXISTS, summary)
+    return KindError(COMMAND_FAILED, f"kind {command}: {summary}")
+
+
+def _error_summary(lines: list[str]) -> str:
+    """kind's own error, and the last line of the program it called, which has the cause."""
+    errors = [number for number, line in enumerate(lines) if line.startswith("ERROR: ")]
+    if not errors:
+        return lines[-1] if lines else ""
+    error = lines[errors[-1]].removeprefix("ERROR: ")
+    last = lines[-1].removeprefix("Command Output: ")
+    return error if errors[-1] == len(lines) - 1 else f"{error[: MAX_MESSAGE // 2]}: {last}"

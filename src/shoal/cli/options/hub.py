@@ -1,0 +1,107 @@
+"""Options and errors of every command that calls a running hub.
+
+A hub is found by `--kubeconfig`, `$SHOAL_KUBECONFIG`, then the data directory; never by `$KUBECONFIG`, which may well
+name a production cluster.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from shoal.assemble.storage.datadir import default_data_dir
+from shoal.cli.progress import progress
+from shoal.objects.errors import Forbidden, ShoalError, Unauthorized
+
+if TYPE_CHECKING:
+    from shoal.client.rest import Client
+
+T = TypeVar("T")
+EXIT_UNREACHABLE, EXIT_DENIED = 3, 4
+"""Exit codes."""
+
+
+class CommandError(ShoalError):
+    def __init__(self, message: str, hint: str = "", exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.hint, self.exit_code = hint, exit_code
+
+
+def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option(
+            "--data-dir", type=click.Path(path_type=Path), help="Where Shoal keeps its data. [$SHOAL_DATA_DIR]"
+        ),
+        click.option("--kubeconfig", type=click.Path(path_type=Path), help="Of the hub. [$SHOAL_KUBECONFIG]"),
+    ):
+        command = option(command)
+    return command
+
+
+def find_hub_kubeconfig(kubeconfig: Path | None, data_dir: Path | None) -> Path:
+    if kubeconfig is not None:
+        return kubeconfig
+    from_environment = os.environ.get("SHOAL_KUBECONFIG")
+    if from_environment and data_dir is None:
+        return Path(from_environment)
+    file = (data_dir or default_data_dir(os.environ)) / "kubeconfig"
+    if not file.exists():
+        raise CommandError(
+            f"there is no kubeconfig in {file.parent}", "start Shoal once: shoal up; or give --kubeconfig"
+        )
+    return file
+
+
+def call_hub(
+    kubeconfig: Path | None,
+    data_dir: Path | None,
+    request: Callable[[Client], Awaitable[T]],
+    progress_text: str = "asking the hub",
+) -> T:
+    """Returns the result of `request`. Errors of the hub other than missing permissions are raised as StatusError.
+    `progress_text` is shown while it takes long.
+    """
+    # Half of the time of help, which does not need it.
+    import asyncio  # noqa: PLC0415
+
+    from shoal.client.kubeconfig import load  # noqa: PLC0415
+
+    file = find_hub_kubeconfig(kubeconfig, data_dir)
+
+    async def run() -> T:
+        client = load(file)
+        try:
+            return await request(client)
+        finally:
+            await client.close()
+
+    with translate_hub_errors(file), progress(progress_text):
+        return asyncio.run(run())
+
+
+@contextmanager
+def translate_hub_errors(kubeconfig_file: Path | None) -> Iterator[None]:
+    """Translates errors of hub calls within the context into CommandError, with hints for that kubeconfig; None: no
+    kubeconfig.
+    """
+    from shoal.client.kubeconfig import KubeconfigError  # noqa: PLC0415
+    from shoal.client.transport import Unreachable, is_certificate_error  # noqa: PLC0415
+
+    try:
+        yield
+    except KubeconfigError as error:
+        raise CommandError(str(error), "shoal kubeconfig prints the one shoal up wrote") from None
+    except Unreachable as error:
+        hint = (
+            f"{kubeconfig_file} is of another hub, or of an earlier one"
+            if is_certificate_error(error)
+            else "start it: shoal up"
+        )
+        raise CommandError(f"the hub does not answer: {error}", hint, EXIT_UNREACHABLE) from None
+    except (Unauthorized, Forbidden) as error:
+        raise CommandError(str(error), f"the credentials are those in {kubeconfig_file}", EXIT_DENIED) from None

@@ -1,0 +1,44 @@
+"""Aggregates ClusterRoles. A change of one role recomputes the aggregated roles of its cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.client.reflector import Key, Reflector
+from shoal.client.rest import Client, GroupVersionResource
+from shoal.clock import Clock
+from shoal.controlplane.clusterroleaggregation.decide import roles_to_update
+from shoal.kinds.rbac.rbac import GROUP
+from shoal.objects.errors import NotFound
+from shoal.runtime.controller import Controller
+
+Object = dict[str, Any]
+
+CLUSTER_ROLES = GroupVersionResource(GROUP, "v1", "clusterroles", namespaced=False)
+
+
+def new_cluster_role_aggregation_controller(client: Client, clock: Clock) -> Controller[str]:
+    return ClusterRoleAggregationReconciler(client, clock).controller
+
+
+class ClusterRoleAggregationReconciler:
+    """Keys are logical clusters. A cluster whose roles were never written is never queued."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self.controller: Controller[str] = Controller("clusterroles", clock, self.reconcile)
+        self.controller.sources.append(
+            Reflector(client.in_cluster("*"), CLUSTER_ROLES, clock, self._enqueue_cluster).run
+        )
+
+    def _enqueue_cluster(self, key: Key, obj: Object | None) -> None:
+        self.controller.queue.add(key[0])
+
+    async def reconcile(self, cluster: str) -> None:
+        client = self._client.in_cluster(cluster)
+        try:
+            roles, _ = await client.list_all(CLUSTER_ROLES)
+            for role in roles_to_update(roles):
+                await client.update(CLUSTER_ROLES, role)
+        except NotFound:
+            return  # the role or its cluster was deleted: either triggers its own event

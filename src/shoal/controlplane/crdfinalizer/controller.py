@@ -1,0 +1,68 @@
+"""Deletes a CustomResourceDefinition's instances before it is removed, and retries names that were not accepted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.client.reflector import Key
+from shoal.client.rest import Client, GroupVersionResource
+from shoal.clock import Clock
+from shoal.controlplane.crdfinalizer.decide import (
+    lacks_accepted_names,
+    needs_cleanup,
+    needs_reconcile,
+    without_finalizer,
+)
+from shoal.objects.errors import NotFound
+from shoal.runtime.kind_controller import KindController
+
+Object = dict[str, Any]
+
+CRDS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+RETRY_SECONDS = 1.0
+
+
+def new_crd_finalizer_controller(client: Client, clock: Clock) -> KindController:
+    reconciler = CRDFinalizerReconciler(client)
+    return KindController("definitions", client.in_cluster("*"), CRDS, clock, needs_reconcile, reconciler.reconcile)
+
+
+class CRDFinalizerReconciler:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def reconcile(self, key: Key, cached: Object) -> float | None:
+        cluster, _, name = key
+        client = self._client.in_cluster(cluster)
+        try:
+            crd = await client.get(CRDS, name)
+        except NotFound:
+            return None
+        if needs_cleanup(crd):
+            if await self._delete_instances(client, crd):
+                return RETRY_SECONDS
+            await client.update(CRDS, without_finalizer(crd))
+            return None
+        if lacks_accepted_names(crd):
+            # Any write makes the server check the names again; it accepts them as soon as they are free.
+            await client.update(CRDS, crd, "status")
+            return RETRY_SECONDS
+        return None
+
+    async def _delete_instances(self, client: Client, crd: Object) -> bool:
+        """Deletes all instances. Returns whether some remain because of their finalizers."""
+        spec = crd["spec"]
+        served = [version["name"] for version in spec["versions"] if version.get("served")]
+        if not served:
+            return False
+        kind = GroupVersionResource(spec["group"], served[0], spec["names"]["plural"], spec["scope"] == "Namespaced")
+        try:
+            instances, _ = await client.list_all(kind)
+            if not instances:
+                return False
+            for namespace in {obj["metadata"].get("namespace", "") for obj in instances}:
+                await client.delete_all(kind, namespace)
+            instances, _ = await client.list_all(kind)
+        except NotFound:
+            return False
+        return bool(instances)

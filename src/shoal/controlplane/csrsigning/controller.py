@@ -1,0 +1,82 @@
+"""Signs approved CertificateSigningRequests of the Kubernetes signers and of the worker signer. Deletes old
+requests.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shoal.client.reflector import Key
+from shoal.client.rest import Client, GroupVersionResource
+from shoal.clock import Clock, rfc3339
+from shoal.controlplane.csrsigning.decide import (
+    duration_of,
+    is_issued,
+    needs_signing,
+    removal_time,
+    validation_error,
+    with_certificate,
+    with_failed_condition,
+)
+from shoal.kinds.certificates.pem import not_after, parse_request
+from shoal.kinds.fleet.logicalcluster import GROUP, PLURAL, VERSION
+from shoal.objects.errors import NotFound
+from shoal.runtime.kind_controller import KindController
+
+Object = dict[str, Any]
+CertificateSigner = Callable[[bytes, str, str, float, Sequence[str]], bytes]
+"""Arguments: CSR as PEM, logical cluster, its uid, seconds, usages. Returns the certificate as PEM. Raises ValueError
+for an unsound request.
+"""
+
+LOGICAL_CLUSTERS = GroupVersionResource(GROUP, VERSION, PLURAL, namespaced=False)
+CSRS = GroupVersionResource("certificates.k8s.io", "v1", "certificatesigningrequests", namespaced=False)
+
+
+def new_csr_signing_controller(client: Client, clock: Clock, sign: CertificateSigner) -> KindController:
+    reconciler = CSRSigningReconciler(client, clock, sign)
+    return KindController("certificates", client.in_cluster("*"), CSRS, clock, lambda csr: True, reconciler.reconcile)
+
+
+class CSRSigningReconciler:
+    def __init__(self, client: Client, clock: Clock, sign: CertificateSigner) -> None:
+        self._client, self._clock, self._sign = client, clock, sign
+
+    async def reconcile(self, key: Key, cached: Object) -> float | None:
+        cluster, _, name = key
+        client = self._client.in_cluster(cluster)
+        try:
+            csr = await client.get(CSRS, name)
+            if needs_signing(csr):
+                logical_cluster = await self._client.in_cluster("root").get(LOGICAL_CLUSTERS, cluster)
+                csr = await client.update(
+                    CSRS, self._sign_or_fail(csr, cluster, logical_cluster["metadata"]["uid"]), "status"
+                )
+            expires_at = removal_time(csr, self._certificate_expiry(csr))
+            if expires_at is None:
+                return None
+            if expires_at > self._clock.now():
+                return expires_at - self._clock.now()
+            await client.delete(CSRS, name, uid=csr["metadata"]["uid"])
+        except NotFound:
+            pass
+        return None
+
+    def _sign_or_fail(self, csr: Object, cluster: str, uid: str) -> Object:
+        spec = csr["spec"]
+        usages = spec.get("usages") or []
+        try:
+            request = base64.b64decode(spec["request"])
+            reject_reason = validation_error(spec["signerName"], parse_request(request), usages)
+            if not reject_reason:
+                certificate = self._sign(request, cluster, uid, duration_of(csr), usages)
+                return with_certificate(csr, base64.b64encode(certificate).decode())
+        except ValueError as error:
+            reject_reason = f"the request cannot be signed: {error}"
+        return with_failed_condition(csr, reject_reason, rfc3339(self._clock.now()))
+
+    @staticmethod
+    def _certificate_expiry(csr: Object) -> float | None:
+        return not_after(base64.b64decode(csr["status"]["certificate"])) if is_issued(csr) else None

@@ -1,0 +1,137 @@
+"""Approves CertificateSigningRequests of workers, deletes expired join tokens and keeps the workers' namespace.
+
+A token is annotated with the request before the request is approved. A controller that is killed in between finds its
+own annotation.
+"""
+
+from __future__ import annotations
+
+import base64
+from contextlib import suppress
+from typing import Any
+
+from shoal.client.reflector import Key, Reflector
+from shoal.client.rest import Client, GroupVersionResource
+from shoal.clock import Clock
+from shoal.fleet.join.decide import decide, is_pending, token_id_of, with_decision
+from shoal.fleet.resources import CSRS, NAMESPACES, SECRETS, WORKERS
+from shoal.kinds.certificates.pem import CSRSubject, parse_request
+from shoal.kinds.fleet import infrav1, worker_join
+from shoal.objects.errors import AlreadyExists, NotFound
+from shoal.runtime.controller import Controller
+
+Object = dict[str, Any]
+
+
+def new_join_controllers(client: Client, clock: Clock) -> list[Controller[Key]]:
+    """Returns the join controllers. `client` is for the hub's root."""
+    return [
+        CSRApprovalReconciler(client, clock).controller,
+        TokenExpiryReconciler(client, clock).controller,
+        WorkerNamespaceReconciler(client, clock).controller,
+    ]
+
+
+class CSRApprovalReconciler:
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client, self._clock = client, clock
+        # One at a time: of two requests with one token, the second sees the annotation of the first.
+        self.controller: Controller[Key] = Controller("fleet-joining", clock, self.reconcile, workers=1)
+        self._csrs = Reflector(client, CSRS, clock, self._on_csr, fields=f"spec.signerName={worker_join.SIGNER_NAME}")
+        self.controller.sources.append(self._csrs.run)
+
+    def _on_csr(self, key: Key, csr: Object | None) -> None:
+        if csr is not None and is_pending(csr):
+            self.controller.queue.add(key)
+
+    async def reconcile(self, key: Key) -> None:
+        csr = self._csrs.objects.get(key)
+        if csr is None or not is_pending(csr):
+            return
+        csr_subject, token_id = _parse_csr(csr), token_id_of(csr)
+        name = csr_subject.common_name.removeprefix(worker_join.USER_PREFIX) if csr_subject is not None else ""
+        secret = (
+            await self._get_or_none(SECRETS, worker_join.secret_name(token_id), worker_join.TOKEN_NAMESPACE)
+            if token_id
+            else None
+        )
+        worker = (
+            await self._get_or_none(WORKERS, name, infrav1.NAMESPACE)
+            if name and not worker_join.name_error(name)
+            else None
+        )
+        token = worker_join.token_from_secret(secret) if secret is not None else None
+        decision = decide(csr, csr_subject, token, worker, self._clock.now())
+        if decision is None:
+            return
+        if decision.claims_token and secret is not None:
+            claim = {worker_join.USED_BY_ANNOTATION: name, worker_join.REQUEST_UID_ANNOTATION: csr["metadata"]["uid"]}
+            patch = {"resourceVersion": secret["metadata"]["resourceVersion"], "annotations": claim}
+            await self._client.merge_patch(
+                SECRETS, secret["metadata"]["name"], {"metadata": patch}, worker_join.TOKEN_NAMESPACE
+            )
+        with suppress(NotFound):
+            await self._client.update(CSRS, with_decision(csr, decision), "approval")
+
+    async def _get_or_none(self, kind: GroupVersionResource, name: str, namespace: str) -> Object | None:
+        try:
+            return await self._client.get(kind, name, namespace)
+        except NotFound:
+            return None
+
+
+def _parse_csr(csr: Object) -> CSRSubject | None:
+    try:
+        return parse_request(base64.b64decode(csr["spec"].get("request") or ""))
+    except ValueError:
+        return None
+
+
+class TokenExpiryReconciler:
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client, self._clock = client, clock
+        self.controller: Controller[Key] = Controller("fleet-join-tokens", clock, self.reconcile, workers=1)
+        fields = f"type={worker_join.TOKEN_SECRET_TYPE}"
+        self._secrets = Reflector(client, SECRETS, clock, lambda key, _: self.controller.queue.add(key), fields=fields)
+        self.controller.sources.append(self._secrets.run)
+
+    async def reconcile(self, key: Key) -> float | None:
+        secret = self._secrets.objects.get(key)
+        token = (
+            worker_join.token_from_secret(secret)
+            if secret is not None and key[1] == worker_join.TOKEN_NAMESPACE
+            else None
+        )
+        if secret is None or token is None or token.expires_at is None:
+            return None
+        if not token.is_expired(self._clock.now()):
+            return token.expires_at - self._clock.now()
+        with suppress(NotFound):
+            await self._client.delete(SECRETS, key[2], key[1], uid=secret["metadata"]["uid"])
+        return None
+
+
+class WorkerNamespaceReconciler:
+    """Creates the workers' namespace before the first worker joins: workers may not create it."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self.controller: Controller[Key] = Controller("fleet-home", clock, self.reconcile, workers=1)
+        fields = f"metadata.name={infrav1.NAMESPACE}"
+        self._namespaces = Reflector(
+            client, NAMESPACES, clock, lambda key, _: self._enqueue(), fields=fields, on_sync=self._enqueue
+        )
+        self.controller.sources.append(self._namespaces.run)
+
+    def _enqueue(self) -> None:
+        self.controller.queue.add(("", "", infrav1.NAMESPACE))
+
+    async def reconcile(self, key: Key) -> None:
+        if self._namespaces.has_synced and key not in self._namespaces.objects:
+            await ensure_worker_namespace(self._client)
+
+
+async def ensure_worker_namespace(client: Client) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": infrav1.NAMESPACE}}
+    with suppress(AlreadyExists):
+        await client.create(NAMESPACES, namespace)

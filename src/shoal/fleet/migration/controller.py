@@ -1,0 +1,258 @@
+"""Migrations in progress: each is written, followed to completion or cancelled, by compare-and-swap on the
+ManagedCluster.
+
+Other controllers decide what to migrate (`eviction_controller` and the rebalancer). A planned migration waits until the
+worker confirms that everything was sent; then the ManagedCluster is reassigned. Own writes are visible here at once,
+before the watch delivers them, so that budgets hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from shoal.client.reflector import Key, Reflector, key_of
+from shoal.client.rest import Client
+from shoal.clock import Clock, rfc3339
+from shoal.fleet.migration.decide import (
+    MigrationObstacle,
+    RestoreSource,
+    cancelled_status,
+    completed_status,
+    final_source,
+    is_migrating,
+    movable_status,
+    planned_status,
+    reassigned_status,
+)
+from shoal.fleet.migration.settings import CONFIG_MAP, MigrationSettings, parse_migration_settings
+from shoal.fleet.resources import CONFIG_MAPS, MANAGED_CLUSTERS
+from shoal.fleet.scheduler.controller import FleetScheduler
+from shoal.kinds.fleet import infrav1, migration
+from shoal.objects.conditions import condition_is
+from shoal.objects.errors import NotFound
+from shoal.runtime.controller import Controller, RequeueError
+
+Object = dict[str, Any]
+StillWanted = Callable[[Object], bool]
+"""Returns whether a migration in progress is still wanted."""
+WorkerRefs = tuple[str, str, str]
+"""The Worker it is on, the previous one while it is not ready yet, and the migration target."""
+NO_WORKERS: WorkerRefs = ("", "", "")
+
+
+class MigrationReconciler:
+    """Keys are ManagedClusters."""
+
+    def __init__(self, client: Client, clock: Clock, scheduler: FleetScheduler) -> None:
+        self._client, self._clock, self._scheduler = client, clock, scheduler
+        self.reservations = scheduler.reservations
+        self.still_wanted: dict[str, StillWanted] = {}
+        """By migration reason."""
+        self.can_restore: Callable[[str], bool] = lambda worker: True
+        """Returns whether a Worker can take over a cluster."""
+        self.handlers: list[Callable[[str], None]] = []
+        """Called with the names of Workers whose ManagedClusters have changed."""
+        self._own_writes: dict[Key, Object] = {}
+        self._worker_refs: dict[Key, WorkerRefs] = {}
+        self._clusters_by_worker: dict[str, set[Key]] = {}
+        """By Worker."""
+        self._migrated_from: dict[str, set[Key]] = {}
+        """Migrated and not ready yet, by previous Worker."""
+        self._migrating_to: dict[str, set[Key]] = {}
+        """Migrations in progress, by target Worker."""
+        self._planned_at: dict[Key, tuple[str, float]] = {}
+        """When a planned migration was first seen, on the monotonic clock."""
+        self._backoff_until: dict[Key, float] = {}
+        """Until when a cluster whose migration took too long is left alone."""
+        self.controller: Controller[Key] = Controller("fleet-moves", clock, self.reconcile)
+        self._managed = Reflector(client, MANAGED_CLUSTERS, clock, self._on_managed_cluster, shared=True)
+        fields = f"metadata.namespace={infrav1.NAMESPACE},metadata.name={CONFIG_MAP}"
+        self._settings_informer = Reflector(client, CONFIG_MAPS, clock, self._on_settings, fields=fields)
+        self.settings = MigrationSettings()
+        self.controller.sources += [self._managed.run, self._settings_informer.run]
+
+    @property
+    def has_synced(self) -> bool:
+        return self._managed.has_synced and self._settings_informer.has_synced and self._scheduler.has_synced
+
+    def _on_settings(self, key: Key, obj: Object | None) -> None:
+        self.settings = parse_migration_settings(obj)
+        for worker in {*self._clusters_by_worker, *self._migrated_from}:
+            self._notify(worker)
+
+    def _notify(self, worker: str) -> None:
+        for handler in self.handlers:
+            handler(worker)
+
+    def get(self, key: Key) -> Object | None:
+        return self._own_writes.get(key) or self._managed.objects.get(key)
+
+    def clusters_of(self, worker: str) -> list[Object]:
+        return self._objects(self._clusters_by_worker.get(worker, ()))
+
+    def all_clusters(self) -> list[Object]:
+        return [each for worker in list(self._clusters_by_worker) for each in self.clusters_of(worker)]
+
+    def migrated_from(self, worker: str) -> list[Object]:
+        return self._objects(self._migrated_from.get(worker, ()))
+
+    def enqueue_worker(self, worker: str) -> None:
+        """Requeues migrations from and to that Worker: they may no longer be wanted or possible."""
+        for key in self._clusters_by_worker.get(worker, ()):
+            if self._worker_refs[key][2]:
+                self.controller.queue.add(key)
+        for key in self._migrating_to.get(worker, ()):
+            self.controller.queue.add(key)
+
+    def all_migrated(self) -> list[Object]:
+        return [each for worker in self._migrated_from for each in self.migrated_from(worker)]
+
+    def _objects(self, keys: set[Key] | tuple[()]) -> list[Object]:
+        return [obj for key in sorted(keys) if (obj := self.get(key)) is not None]
+
+    def _on_managed_cluster(self, key: Key, obj: Object | None) -> None:
+        own_write = self._own_writes.get(key)
+        if own_write is not None:
+            if obj is not None and _revision(obj) < _revision(own_write):
+                return
+            del self._own_writes[key]
+        self._index(key, obj)
+
+    def _index(self, key: Key, obj: Object | None) -> None:
+        previous, current = self._worker_refs.pop(key, NO_WORKERS), _worker_refs_of(obj)
+        if any(current):
+            self._worker_refs[key] = current
+        if previous != current:
+            for worker_index, old_worker, new_worker in zip(
+                (self._clusters_by_worker, self._migrated_from, self._migrating_to), previous, current, strict=True
+            ):
+                _update_index(worker_index, key, old_worker, new_worker)
+        for worker in current if previous == current else {*previous, *current}:
+            if worker:
+                self._notify(worker)
+        if obj is None:
+            self._planned_at.pop(key, None)
+            self._backoff_until.pop(key, None)
+        elif condition_is(obj, infrav1.MOVING):
+            self.controller.queue.add(key)
+
+    async def reconcile(self, key: Key) -> float | None:
+        managed = self.get(key)
+        if managed is None:
+            return None
+        if not self.has_synced:
+            raise RequeueError("not everything has been listed yet")
+        try:
+            return await self._advance(key, managed)
+        except NotFound:
+            return None
+
+    async def _advance(self, key: Key, managed: Object) -> float | None:
+        """Returns when to reconcile again."""
+        if not infrav1.migration_target(managed):
+            self._planned_at.pop(key, None)
+            completed = completed_status(managed, self._now())
+            if completed is not None:
+                await self._write(managed, completed)
+            return None
+        obstacle = self._cancel_reason(key, managed)
+        remaining = self._remaining_seconds(key, managed)
+        if obstacle is None and migration.is_final_backup_shipped(managed):
+            move = migration.planned_migration(managed)
+            await self.rebind(managed, move["to"], move["reason"], final_source(managed))
+            return None
+        if obstacle is None and remaining <= 0:
+            obstacle = MigrationObstacle(
+                "TookTooLong", f"{self.settings.frozen:.0f} seconds were not enough to send it on"
+            )
+            self._backoff_until[key] = self._clock.monotonic() + self.settings.frozen
+        if obstacle is not None:
+            await self._write(managed, cancelled_status(managed, obstacle, self._now()))
+            return None
+        return remaining
+
+    def _cancel_reason(self, key: Key, managed: Object) -> MigrationObstacle | None:
+        move = migration.planned_migration(managed)
+        if infrav1.is_deleting(managed):
+            return MigrationObstacle("Deleting", "it is being deleted")
+        is_wanted = self.still_wanted.get(move["reason"])
+        if move["from"] != infrav1.assigned_worker(managed) or is_wanted is None or not is_wanted(managed):
+            return MigrationObstacle("Cancelled", f"it is not to leave worker {move['from']} any more")
+        unfit_reason = self.reservations.unfit_reason(key, move["to"])
+        return (
+            MigrationObstacle("TargetUnfit", f"worker {move['to']} cannot have it: {unfit_reason}")
+            if unfit_reason
+            else None
+        )
+
+    def _remaining_seconds(self, key: Key, managed: Object) -> float:
+        since, now = str(migration.planned_migration(managed)["since"]), self._clock.monotonic()
+        first_seen = self._planned_at.get(key)
+        if first_seen is None or first_seen[0] != since:
+            first_seen = self._planned_at[key] = since, now
+        return first_seen[1] + self.settings.frozen - now
+
+    def backoff_remaining(self, key: Key) -> float:
+        """Seconds for which the cluster is left alone."""
+        remaining = self._backoff_until.get(key, 0.0) - self._clock.monotonic()
+        if remaining <= 0:
+            self._backoff_until.pop(key, None)
+        return max(0.0, remaining)
+
+    async def plan(self, managed: Object, to: str, reason: str) -> None:
+        """Asks its Worker to send the cluster. Capacity on the target `to` is reserved from now on."""
+        await self._reserve_and_write(managed, to, planned_status(managed, to, reason, self._now()))
+
+    async def rebind(self, managed: Object, to: str, reason: str, source: RestoreSource) -> None:
+        await self._reserve_and_write(managed, to, reassigned_status(managed, to, reason, source, self._now()))
+
+    async def _reserve_and_write(self, managed: Object, to: str, status: Object) -> None:
+        key = key_of(managed)
+        self.reservations.reserve(key, to)
+        try:
+            await self._write(managed, status)
+        except BaseException:
+            self.reservations.release(key)  # If it was written all the same, the watch will report it.
+            raise
+
+    async def set_movable(self, managed: Object, obstacle: MigrationObstacle | None) -> None:
+        """Sets why the cluster is not migrated; None: it does not have to be."""
+        status = movable_status(managed, obstacle, self._now())
+        if status is not None:
+            await self._write(managed, status)
+
+    async def _write(self, managed: Object, status: Object) -> None:
+        updated = await self._client.update(MANAGED_CLUSTERS, {**managed, "status": status}, "status")
+        key = key_of(updated)
+        cached = self.get(key)
+        if key not in self._managed.objects or cached is None:
+            return  # Deleted meanwhile.
+        if _revision(cached) < _revision(updated):
+            self._own_writes[key] = updated
+            self._index(key, updated)
+        self.reservations.observe_write(key, updated)
+
+    def _now(self) -> str:
+        return rfc3339(self._clock.now())
+
+
+def _revision(obj: Object) -> int:
+    return int(obj["metadata"]["resourceVersion"])
+
+
+def _worker_refs_of(obj: Object | None) -> WorkerRefs:
+    if obj is None:
+        return NO_WORKERS
+    migrating = is_migrating(obj) and not infrav1.is_deleting(obj)
+    previous_worker = str(infrav1.status_of(obj)["lastMove"]["from"]) if migrating else ""
+    return infrav1.assigned_worker(obj), previous_worker, infrav1.migration_target(obj)
+
+
+def _update_index(index: dict[str, set[Key]], key: Key, old_worker: str, new_worker: str) -> None:
+    if old_worker and old_worker != new_worker:
+        index[old_worker].discard(key)
+        if not index[old_worker]:
+            del index[old_worker]
+    if new_worker:
+        index.setdefault(new_worker, set()).add(key)

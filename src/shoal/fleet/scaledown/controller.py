@@ -1,0 +1,70 @@
+"""Deletes auto-created Workers that have hosted nothing for a while. Their processes end with them.
+
+A change of what a Worker hosts changes its status, which triggers a reconcile. What it hosts is read from the API. A
+hub that has just started begins to count anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import Any
+
+from shoal.client.reflector import Key, Reflector
+from shoal.client.rest import Client
+from shoal.clock import Clock
+from shoal.fleet.resources import CONFIG_MAPS, MANAGED_CLUSTERS, WORKERS
+from shoal.fleet.scaledown.decide import decide, is_auto_worker
+from shoal.fleet.scheduler.scaleup import parse_auto_worker_settings
+from shoal.kinds.fleet import infrav1
+from shoal.objects.errors import NotFound
+from shoal.runtime.controller import Controller, RequeueError
+
+log = logging.getLogger("shoal.fleet")
+
+Object = dict[str, Any]
+
+SETTINGS_KEY = "", infrav1.NAMESPACE, infrav1.AUTO_WORKERS_CONFIG_MAP
+
+
+class ScaleDownReconciler:
+    """Keys are Workers."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client, self._clock = client, clock
+        self._empty_since: dict[Key, tuple[str, float]] = {}
+        """The uid of each empty Worker, and since when it is empty."""
+        self.controller: Controller[Key] = Controller("fleet-shrinking", clock, self.reconcile, workers=1)
+        self._workers = Reflector(client, WORKERS, clock, self._on_worker, shared=True)
+        fields = f"metadata.namespace={infrav1.NAMESPACE},metadata.name={infrav1.AUTO_WORKERS_CONFIG_MAP}"
+        self._settings = Reflector(client, CONFIG_MAPS, clock, lambda key, _: self._enqueue_all(), fields=fields)
+        self.controller.sources += [self._workers.run, self._settings.run]
+
+    def _on_worker(self, key: Key, worker: Object | None) -> None:
+        if worker is None:
+            self._empty_since.pop(key, None)
+        elif is_auto_worker(worker):
+            self.controller.queue.add(key)
+
+    def _enqueue_all(self) -> None:
+        for key, worker in self._workers.objects.items():
+            self._on_worker(key, worker)
+
+    async def reconcile(self, key: Key) -> float | None:
+        worker = self._workers.objects.get(key)
+        if worker is None:
+            return None
+        if not self._settings.has_synced:
+            raise RequeueError("the settings have not been listed yet")
+        uid, settings = worker["metadata"]["uid"], parse_auto_worker_settings(self._settings.objects.get(SETTINGS_KEY))
+        hosted, _ = await self._client.list_all(MANAGED_CLUSTERS, fields=f"status.assignedWorker={key[2]}")
+        known_uid, since = self._empty_since.get(key, ("", None))
+        decision = decide(worker, bool(hosted), since if known_uid == uid else None, settings, self._clock.monotonic())
+        self._empty_since.pop(key, None)
+        if decision.empty_since is not None:
+            self._empty_since[key] = uid, decision.empty_since
+        if decision.delete:
+            with suppress(NotFound):
+                await self._client.delete(WORKERS, key[2], key[1], uid=uid)
+                log.info("worker %s was made by itself and is empty: it is deleted", key[2])
+        return decision.requeue_after

@@ -1,0 +1,80 @@
+"""The tunnel agent of a worker: dials the hub and serves its hosted clusters through the tunnel, nothing else of its
+server.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Awaitable, Callable
+
+from shoal.client.transport import RESTConfig, Unreachable
+from shoal.client.upgrade import upgrade
+from shoal.clock import Clock
+from shoal.fleet.tunnel.frames import PROTOCOL
+from shoal.fleet.tunnel.paths import local_request, reject_upgrade
+from shoal.fleet.tunnel.worker_end import WorkerTunnel
+from shoal.objects.errors import StatusError
+from shoal.objects.wire import Answer, ByteStream, Handler, Receiver, Request
+
+log = logging.getLogger("shoal.fleet")
+
+Dial = Callable[[Callable[[ByteStream], Receiver]], Awaitable[None]]
+"""Opens a connection to the hub and hands it over, as `wire.Upgrade` does at the other end."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
+"""Seconds between attempts, half of that at least: a link that comes back after days is used within seconds."""
+STABLE_SECONDS = 10.0
+"""After a tunnel that lasted that many seconds the next attempt comes soon."""
+
+
+def restrict_to_hosted(handler: Handler) -> Handler:
+    """Restricts `handler` to what the hub may reach."""
+
+    def answer(request: Request) -> Answer | Awaitable[Answer]:
+        reject_upgrade(request)
+        return handler(local_request(request))
+
+    return answer
+
+
+class TunnelAgent:
+    def __init__(
+        self, dial: Dial, handler: Handler, clock: Clock, worker: str, random_float: Callable[[], float] = random.random
+    ) -> None:
+        self.name = f"tunnel of {worker}"
+        self._dial, self._clock, self._worker, self._random = dial, clock, worker, random_float
+        self._handler = restrict_to_hosted(handler)
+
+    async def run(self) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            started = self._clock.monotonic()
+            tunnel = WorkerTunnel(self._worker, self._handler, self._clock)
+            try:
+                await self._dial(tunnel.start)
+                await tunnel.wait_ended()
+                message = "the tunnel to the hub ended"
+            except (StatusError, Unreachable) as error:
+                message = f"no tunnel to the hub: {error}"
+            finally:
+                tunnel.close()
+            if self._clock.monotonic() - started >= STABLE_SECONDS:
+                pause = FIRST_PAUSE
+            # Jitter: workers that lost the same hub do not all reconnect at the same moment.
+            delay = pause * (0.5 + self._random() / 2)
+            log.info("worker %s: %s; again in %.1f s", self._worker, message, delay)
+            await self._clock.sleep(delay)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+
+def hub_dialer(hub: RESTConfig, worker: str) -> Dial:
+    def dial(start: Callable[[ByteStream], Receiver]) -> Awaitable[None]:
+        return upgrade(hub, f"/workers/{worker}/tunnel", PROTOCOL, start)
+
+    return dial
+
+
+def new_tunnel_agent(dial: Dial, handler: Handler, clock: Clock, name: str) -> TunnelAgent:
+    """Keeps a tunnel to the hub, through which it reaches the clusters that the server behind `handler` hosts."""
+    return TunnelAgent(dial, handler, clock, name)

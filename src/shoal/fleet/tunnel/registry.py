@@ -1,0 +1,124 @@
+"""Routes requests to workers: in this process, or through the tunnel that a worker keeps to the hub."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from shoal.clock import Clock, SystemClock
+from shoal.fleet.tunnel.agent import restrict_to_hosted
+from shoal.fleet.tunnel.frames import PROTOCOL
+from shoal.fleet.tunnel.hub_end import HubTunnel, not_connected_error
+from shoal.fleet.tunnel.paths import forwarded_request, managed_cluster_not_found, parse_hosted_path, reject_upgrade
+from shoal.objects.errors import MethodNotSupported, NotFound, StatusError, Unavailable
+from shoal.objects.names import is_dns1123_subdomain
+from shoal.objects.wire import Answer, ByteStream, Handler, Receiver, Request, Upgrade
+
+log = logging.getLogger("shoal.fleet")
+
+WORKERS_SEGMENT = "workers"
+
+WorkerOf = Callable[[str, str], str | None]
+"""Returns the worker of a ManagedCluster by namespace and name: empty before it has one, None if there is no such
+cluster.
+"""
+
+
+class TunnelRegistry:
+    """The newest connection of a worker is used."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._handlers: dict[str, Handler] = {}
+        self._tunnels: dict[str, HubTunnel] = {}
+
+    def register(self, worker: str, handler: Handler) -> Callable[[], None]:
+        """Registers a worker in this process by its server's handler. Returns a function that unregisters it."""
+        restricted = restrict_to_hosted(handler)
+        self._replace(worker, restricted, None)
+        return lambda: self._unregister(worker, restricted)
+
+    def handler_for(self, worker: str) -> Handler:
+        registered = self._handlers.get(worker)
+        if registered is None:
+            raise not_connected_error(worker)
+        return registered
+
+    def connected_workers(self) -> list[str]:
+        return sorted(self._handlers)
+
+    def accept(self, request: Request) -> Answer:
+        """Accepts the tunnel of a worker. The caller has authorized it."""
+        worker = tunnel_worker(request.path)
+        if request.method not in ("GET", "POST"):
+            raise MethodNotSupported("the server does not allow this method on the requested resource")
+        protocol = request.headers.get("upgrade", "")
+        if protocol.lower() != PROTOCOL:
+            suffix = f", not {protocol[:40]}" if protocol else ""
+            raise StatusError(f"a tunnel takes an upgrade to {PROTOCOL}{suffix}", code=426, reason="UpgradeRequired")
+
+        def start(stream: ByteStream) -> Receiver:
+            end = HubTunnel(worker, self._clock, self._on_tunnel_lost)
+            receiver = end.start(stream)
+            self._replace(worker, end.handle, end)
+            log.info("worker %s is connected from %s", worker, request.remote_addr)
+            return receiver
+
+        return Upgrade(PROTOCOL, start)
+
+    def disconnect(self, worker: str) -> None:
+        """Closes the tunnel of a worker with everything that goes through it. A new connection is authorized again."""
+        hub_tunnel = self._tunnels.get(worker)
+        if hub_tunnel is not None:
+            log.warning("worker %s is cut off", worker)
+            hub_tunnel.close()
+
+    def close(self) -> None:
+        for hub_tunnel in list(self._tunnels.values()):
+            hub_tunnel.close()
+        self._handlers.clear()
+
+    def _replace(self, worker: str, handler: Handler, hub_tunnel: HubTunnel | None) -> None:
+        self._handlers[worker] = handler
+        previous = self._tunnels.pop(worker, None)
+        if hub_tunnel is not None:
+            self._tunnels[worker] = hub_tunnel
+        if previous is not None:
+            log.warning("worker %s connected again: its older tunnel is closed", worker)
+            previous.close()
+
+    def _on_tunnel_lost(self, hub_tunnel: HubTunnel) -> None:
+        if self._tunnels.get(hub_tunnel.worker) is hub_tunnel:
+            log.info("worker %s is not connected any more", hub_tunnel.worker)
+            del self._tunnels[hub_tunnel.worker]
+            del self._handlers[hub_tunnel.worker]
+
+    def _unregister(self, worker: str, handler: Handler) -> None:
+        if self._handlers.get(worker) is handler:
+            del self._handlers[worker]
+
+
+def tunnel_worker(path: str) -> str:
+    """Returns the worker of `/workers/<name>/tunnel`."""
+    parts = path.split("/")
+    if len(parts) != 4 or parts[1] != WORKERS_SEGMENT or parts[3] != "tunnel" or is_dns1123_subdomain(parts[2]):
+        raise NotFound("the server could not find the requested resource")
+    return parts[2]
+
+
+def managed_cluster_route(tunnels: TunnelRegistry, worker_of: WorkerOf) -> Handler:
+    """Forwards requests for stable addresses to the workers that host the clusters. Authenticates nobody."""
+
+    def answer(request: Request) -> Answer | Awaitable[Answer]:
+        target = parse_hosted_path(request.path)
+        worker = worker_of(target.namespace, target.name)
+        if worker is None:
+            raise managed_cluster_not_found(target.name)
+        reject_upgrade(request)
+        if not worker:
+            raise Unavailable(
+                f"ManagedCluster {target.namespace}/{target.name} is not assigned to a worker yet", retry_after=1
+            )
+        return tunnels.handler_for(worker)(forwarded_request(request, target))
+
+    return answer

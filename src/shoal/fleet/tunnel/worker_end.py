@@ -1,0 +1,255 @@
+"""The worker's end of its tunnel: passes requests from the hub to a local `wire.Handler`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import orjson
+
+from shoal.clock import Clock
+from shoal.fleet.tunnel.connection import TunnelConnection
+from shoal.fleet.tunnel.flow_control import ReceiveWindow, SendBuffer
+from shoal.fleet.tunnel.frames import (
+    DATA,
+    END,
+    HEAD,
+    MAX_PAYLOAD,
+    OPEN,
+    RESET,
+    WINDOW,
+    Frame,
+    OpenFrame,
+    ProtocolError,
+    decode_open,
+    decode_window,
+    encode_head,
+    encode_window,
+)
+from shoal.objects.errors import InternalError, NotImplementedHere, StatusError, TooLarge
+from shoal.objects.wire import Answer, ByteStream, Handler, Receiver, Request, Response, StreamResponse, Upgrade
+
+log = logging.getLogger("shoal.fleet")
+
+MAX_BODY = 3 * 1024 * 1024
+MAX_PENDING = 16 * 1024 * 1024
+"""A stream whose client is this far behind is aborted, as the server does for its own streams."""
+
+
+class WorkerTunnel:
+    def __init__(self, name: str, handler: Handler, clock: Clock) -> None:
+        self._handler = handler
+        self.connection = TunnelConnection(name, clock, self._on_frame, self._on_connection_lost)
+        self._streams: dict[int, _WorkerStream] = {}
+        self._ended = asyncio.Event()
+
+    def start(self, stream: ByteStream) -> Receiver:
+        return self.connection.start(stream)
+
+    async def wait_ended(self) -> None:
+        """Waits until the tunnel is gone."""
+        await self._ended.wait()
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def _on_frame(self, frame: Frame) -> None:
+        number = frame.stream
+        stream = self._streams.get(number)
+        if frame.kind == OPEN:
+            if stream is not None:
+                raise ProtocolError(f"stream {number} is open already")
+            stream = self._streams[number] = _WorkerStream(number, self.connection, self._handler, self._remove_stream)
+            stream.on_open(decode_open(frame.payload))
+        elif stream is None:  # Frames that were in flight when this end closed the stream.
+            return
+        elif frame.kind == DATA:
+            stream.on_data(frame.payload)
+        elif frame.kind == END:
+            stream.on_end()
+        elif frame.kind == WINDOW:
+            stream.send_buffer.grant(decode_window(frame.payload))
+            self.connection.enqueue(stream.send_buffer)
+        elif frame.kind == RESET:
+            stream.drop()
+        else:
+            raise ProtocolError("the hub answered")
+
+    def _remove_stream(self, number: int) -> None:
+        self._streams.pop(number, None)
+
+    def _on_connection_lost(self) -> None:
+        for stream in list(self._streams.values()):
+            stream.drop()
+        self._ended.set()
+
+
+class _WorkerStream:
+    """One request and its response; the sink of the response if that is a stream."""
+
+    def __init__(
+        self, number: int, connection: TunnelConnection, handler: Handler, on_done: Callable[[int], None]
+    ) -> None:
+        self._number, self._connection, self._handler, self._on_done = number, connection, handler, on_done
+        self.send_buffer = SendBuffer(number)
+        self.send_buffer.on_drained = self._on_drained
+        self._receive_window = ReceiveWindow()
+        self._length = 0
+        self._request: Request | None = None
+        """Set until it is complete."""
+        self._body: list[bytes] = []
+        self._task: asyncio.Future[Answer] | None = None
+        self._pending_limit = 0
+        self._closed = False
+        self._callbacks: list[Callable[[], None]] = []
+        self._on_drain: Callable[[], None] | None = None
+
+    # --- the request ---
+
+    def on_open(self, open_frame: OpenFrame) -> None:
+        self._request, self._length = open_frame
+        if self._length > MAX_BODY:
+            self._request = None
+            self._send_response(error_response(TooLarge(f"Request entity too large: limit is {MAX_BODY}")))
+        elif not self._length:
+            self.on_end()
+
+    def on_data(self, data: bytes) -> None:
+        self._receive_window.consume(len(data))
+        if self._request is None:
+            return
+        if self._receive_window.total > self._length:
+            raise ProtocolError("more DATA than the OPEN said")
+        self._body.append(data)
+        credit = self._receive_window.grant()
+        if credit:
+            self._connection.send_encoded(encode_window(self._number, credit))
+
+    def on_end(self) -> None:
+        request, self._request = self._request, None
+        if request is None:
+            return
+        if self._receive_window.total != self._length:
+            raise ProtocolError("less DATA than the OPEN said")
+        request.body = b"".join(self._body)
+        self._body.clear()
+        try:
+            answer = self._handler(request)
+        except Exception as error:
+            answer = error_response(error)
+        if isinstance(answer, (Response, StreamResponse, Upgrade)):
+            self._send_response(answer)
+        else:
+            self._task = asyncio.ensure_future(answer)
+            self._task.add_done_callback(self._on_handler_done)
+
+    def _on_handler_done(self, task: asyncio.Future[Answer]) -> None:
+        if task.cancelled():
+            self.abort()
+            return
+        error = task.exception()
+        if not self._closed:
+            self._send_response(error_response(error) if error is not None else task.result())
+
+    # --- the response ---
+
+    def _send_response(self, response: Answer) -> None:
+        if isinstance(response, Upgrade):
+            response = error_response(NotImplementedHere("connections of hosted clusters cannot be upgraded"))
+        length = None
+        if isinstance(response, Response):
+            length = len(response.body) if isinstance(response.body, bytes) else sum(map(len, response.body))
+        head = encode_head(response.status, response.content_type, response.headers, length)
+        if len(head) > MAX_PAYLOAD:
+            self._send_response(
+                error_response(InternalError("Internal error occurred: the answer's headers are too large"))
+            )
+            return
+        self._connection.send(HEAD, self._number, head)
+        if isinstance(response, Response):
+            for piece in [response.body] if isinstance(response.body, bytes) else response.body:
+                self.send_buffer.add(piece)
+            self.close()
+        else:
+            self._start_stream(response)
+
+    def _start_stream(self, answer: StreamResponse) -> None:
+        try:
+            answer.start(self)
+        except Exception:
+            log.exception("a stream failed")
+            self.abort()
+        # The first burst (a watch's initial events) was requested by the client: only what it falls behind after that
+        # counts.
+        self._pending_limit = MAX_PENDING + self.send_buffer.pending
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def pending_bytes(self) -> int:
+        return self.send_buffer.pending
+
+    def write(self, data: bytes) -> None:
+        if self._closed:
+            return
+        self.send_buffer.add(data)
+        self._connection.enqueue(self.send_buffer)
+        if 0 < self._pending_limit < self.send_buffer.pending:
+            log.warning(
+                "a client of a hosted cluster's stream is %d bytes behind and is cut off", self.send_buffer.pending
+            )
+            self.abort()
+
+    def close(self) -> None:
+        if not self._closed:
+            self.send_buffer.is_closing = True
+            self._connection.enqueue(self.send_buffer)
+            self._mark_closed()
+
+    def abort(self) -> None:
+        if not self.send_buffer.has_ended:
+            self._connection.send(RESET, self._number)
+        self.drop()
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
+        if self._closed:
+            self._mark_closed()
+
+    def on_drain(self, callback: Callable[[], None]) -> None:
+        self._on_drain = callback
+
+    def drop(self) -> None:
+        """Discards the stream: the hub or the tunnel is done with it."""
+        self._request = None
+        self.send_buffer.drop()
+        if self._task is not None:
+            self._task.cancel()
+        self._mark_closed()
+        self._on_done(self._number)
+
+    def _on_drained(self) -> None:
+        if self.send_buffer.has_ended:
+            self._on_done(self._number)
+        elif self._on_drain is not None:
+            self._on_drain()
+
+    def _mark_closed(self) -> None:
+        # Deferred: a caller that writes to many sinks in a loop must not see its own set change.
+        self._closed = True
+        loop = asyncio.get_running_loop()
+        for callback in self._callbacks:
+            loop.call_soon(callback)
+        self._callbacks.clear()
+
+
+def error_response(error: BaseException) -> Response:
+    """Converts any exception to a Status response."""
+    if not isinstance(error, StatusError):
+        log.error("a request through the tunnel failed", exc_info=error)
+        error = InternalError("Internal error occurred: the worker's log has the details")
+    headers = (("Retry-After", str(error.retry_after)),) if error.retry_after else ()
+    return Response(error.status_code, orjson.dumps(error.to_status()), headers=headers)

@@ -1,0 +1,1 @@
+"""batch/v1: Job and CronJob, and cron schedules."""

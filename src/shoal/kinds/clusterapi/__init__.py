@@ -1,0 +1,1 @@
+"""Cluster API kinds, the embedded and kind infrastructure providers, and simulated machines and nodes."""

@@ -1,0 +1,1 @@
+"""Service of core/v1: defaults, cluster IPs, validation and warnings."""

@@ -1,0 +1,1 @@
+"""karpenter.sh/v1: NodePool, NodeClaim and NodeOverlay, and the ClusterAPINodeClass."""

@@ -1,0 +1,3 @@
+"""resource.k8s.io/v1 (dynamic resource allocation): DeviceClass, ResourceClaim, ResourceClaimTemplate and
+ResourceSlice.
+"""

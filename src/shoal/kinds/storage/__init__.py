@@ -1,0 +1,3 @@
+"""storage.k8s.io/v1: StorageClass, VolumeAttributesClass, VolumeAttachment, CSIDriver, CSINode and
+CSIStorageCapacity.
+"""

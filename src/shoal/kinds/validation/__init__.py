@@ -1,0 +1,1 @@
+"""Validation and defaulting helpers shared by all API groups."""

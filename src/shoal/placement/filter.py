@@ -1,0 +1,162 @@
+"""Filters the workload clusters an object may use, and selects among them. Pure. Every filter failure has a message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+
+from shoal.fit.taints import NO_EXECUTE, NO_SCHEDULE, count_untolerated_preferred, first_untolerated
+from shoal.placement.cluster_info import NO_SHARE, ClusterInfo, CurrentShare
+from shoal.placement.policy import NEVER, PlacementPolicy, SpreadConstraint
+
+
+@dataclass(frozen=True, slots=True)
+class FilterFailure:
+    reason: str
+    message: str
+    keeps_replicas: bool = False
+    """Existing replicas stay; the cluster only gets no more."""
+
+
+def filter_cluster(
+    cluster: ClusterInfo, policy: PlacementPolicy, current_share: CurrentShare | None, now: float
+) -> FilterFailure | None:
+    """Returns why the cluster gets no replicas, or no more; the first reason that applies. A new cluster is used at
+    once, one that comes back is not.
+    """
+    if cluster.is_evicted(now):
+        return FilterFailure("Leaving", "is deleted or to be left (evictAfter)")
+    if policy.cluster_names and cluster.name not in policy.cluster_names:
+        return FilterFailure("NotNamed", "is not among the names of the Placement")
+    if not policy.affinity.matches(cluster.labels):
+        return FilterFailure("AffinityMismatch", f"does not match affinity {policy.affinity}")
+    if policy.anti_affinity.matches(cluster.labels):
+        return FilterFailure("AntiAffinity", f"matches anti-affinity {policy.anti_affinity}")
+    taint = first_untolerated(cluster.taints, policy.tolerations, (NO_EXECUTE,))
+    if taint is not None:
+        return FilterFailure("TaintNotTolerated", f"has taint {taint['key']}:{taint['effect']} that is not tolerated")
+    if not cluster.ready:
+        return _filter_not_ready(cluster, policy, current_share, now)
+    if not cluster.schedulable:
+        return FilterFailure("Unschedulable", "is unschedulable; what is there stays", keeps_replicas=True)
+    taint = first_untolerated(cluster.taints, policy.tolerations, (NO_SCHEDULE,))
+    if taint is not None:
+        words = f"has taint {taint['key']}:{taint['effect']} that is not tolerated; what is there stays"
+        return FilterFailure("TaintNotTolerated", words, keeps_replicas=True)
+    if current_share is not None and current_share.was_evicted and now < cluster.since + policy.fail_back_seconds:
+        return FilterFailure(
+            "FailBackWaits",
+            f"came back; it is used when it was ready for {policy.fail_back_seconds:g}s",
+            keeps_replicas=True,
+        )
+    return None
+
+
+def seconds_until_change(
+    cluster: ClusterInfo, policy: PlacementPolicy, current_share: CurrentShare | None, now: float
+) -> float | None:
+    """Returns the seconds until time alone changes the filter result."""
+    if current_share is None and cluster.until is None:
+        return None
+    changes_at = [cluster.until] if cluster.until else []
+    if current_share is not None and current_share.was_evicted and cluster.ready:
+        changes_at.append(cluster.since + policy.fail_back_seconds)
+    if current_share is not None and current_share.replicas and not cluster.ready:
+        changes_at.append(cluster.since + policy.grace_seconds)
+    return min((moment - now for moment in changes_at if now < moment < NEVER), default=None)
+
+
+def _filter_not_ready(
+    cluster: ClusterInfo, policy: PlacementPolicy, current_share: CurrentShare | None, now: float
+) -> FilterFailure:
+    if policy.is_duplicate and current_share is not None:
+        return FilterFailure("NotReady", "is not ready; what is there stays", keeps_replicas=True)
+    if current_share is not None and current_share.replicas and now < cluster.since + policy.grace_seconds:
+        return FilterFailure(
+            "GracePeriod", f"is not ready; it keeps its replicas for {policy.grace_seconds:g}s", keeps_replicas=True
+        )
+    return FilterFailure("NotReady", "is not ready")
+
+
+class FilteredClusters:
+    """Filter results of a policy for clusters in which an object has no share yet. They are the same for all objects,
+    so they are computed once, and are valid until a cluster changes or `valid_until`.
+    """
+
+    def __init__(self, clusters: Iterable[ClusterInfo], policy: PlacementPolicy, now: float) -> None:
+        self.policy = policy
+        self.clusters = {site.name: site for site in clusters}
+        results = {name: filter_cluster(site, policy, None, now) for name, site in self.clusters.items()}
+        self.failures = {name: failure for name, failure in results.items() if failure is not None}
+        self.feasible = sorted(
+            (site for name, site in self.clusters.items() if name not in self.failures), key=_cluster_name
+        )
+        if policy.max_clusters is not None or policy.spread is not None:
+            self.feasible.sort(key=lambda site: _preference_rank(site, policy, 0))
+        evictions = (site.until for site in self.clusters.values() if site.until is not None and site.until > now)
+        self.valid_until = min(evictions, default=NEVER)
+
+    def feasible_for(
+        self, current_shares: Mapping[str, CurrentShare], failures: Mapping[str, FilterFailure]
+    ) -> list[ClusterInfo]:
+        """Returns all feasible clusters, those with a current share first where that matters; no more than can be
+        selected.
+        """
+        clusters = [site for site in self.feasible if site.name not in failures] if failures else self.feasible
+        policy = self.policy
+        if policy.max_clusters is None and policy.spread is None:
+            return clusters
+        replicas_by_cluster = {name: part.replicas for name, part in current_shares.items() if part.replicas}
+        used = [
+            self.clusters[name]
+            for name in sorted(replicas_by_cluster)
+            if name in self.clusters and name not in failures
+        ]
+        used.sort(key=lambda site: _preference_rank(site, policy, replicas_by_cluster[site.name]))
+        unused = (site for site in clusters if site.name not in replicas_by_cluster)
+        return [*used, *(unused if policy.spread is not None else islice(unused, policy.max_clusters))]
+
+
+def select_clusters(
+    ordered: Sequence[ClusterInfo],
+    policy: PlacementPolicy,
+    current_shares: Mapping[str, CurrentShare],
+    retained: int = 0,
+) -> list[ClusterInfo]:
+    """Selects at most as many clusters as the policy allows besides the `retained` ones, ordered by: current share,
+    preference, fewest soft taints, lower price, more capacity, name.
+    """
+    if len(ordered) + retained < policy.min_clusters:
+        return [site for site in ordered if current_shares.get(site.name, NO_SHARE).replicas]
+    if policy.spread is not None:
+        ordered = _interleave_domains(ordered, policy.spread, is_limited=policy.is_duplicate)
+    return list(ordered if policy.max_clusters is None else ordered[: max(policy.max_clusters - retained, 0)])
+
+
+def _cluster_name(cluster: ClusterInfo) -> str:
+    return cluster.name
+
+
+def _preference_rank(cluster: ClusterInfo, policy: PlacementPolicy, replicas: int) -> tuple[float, ...]:
+    return (
+        -policy.preference_of(cluster.labels),
+        count_untolerated_preferred(cluster.taints, policy.tolerations),
+        cluster.price if cluster.price is not None else NEVER,
+        -replicas,
+        -(cluster.free or {}).get("cpu", 0),
+    )
+
+
+def _interleave_domains(
+    ordered: Sequence[ClusterInfo], spread: SpreadConstraint, *, is_limited: bool
+) -> list[ClusterInfo]:
+    """Interleaves domains. Where duplicates are counted, no domain has more than the skew allows."""
+    domains: dict[str, list[ClusterInfo]] = {}
+    for site in ordered:
+        domains.setdefault(site.labels.get(spread.label, ""), []).append(site)
+    if is_limited and domains and not spread.place_anyway:
+        maximum = min(len(sites) for sites in domains.values()) + spread.max_skew
+        domains = {name: sites[:maximum] for name, sites in domains.items()}
+    rounds = zip_longest(*domains.values())
+    return [site for round_clusters in rounds for site in round_clusters if site is not None]

@@ -1,0 +1,1 @@
+"""The cloud provider interface and its decorators: metrics and NodeOverlays."""

@@ -1,0 +1,77 @@
+"""Creates all controllers of the provisioner, for every hosted cluster of a store or for one cluster of any server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shoal.client.rest import Client
+from shoal.clock import Clock
+from shoal.provision.cloudprovider.metrics import MeteredCloudProvider
+from shoal.provision.cloudprovider.overlay import OverlayCloudProvider, OverlayResolver
+from shoal.provision.cloudprovider.types import CloudProvider
+from shoal.provision.clusterapi.machine_assignment import MachineAssigner
+from shoal.provision.clusterapi.provider import ClusterAPIProvider
+from shoal.provision.disruption.controllers import new_disruption_controllers
+from shoal.provision.lifecycle.controllers import new_lifecycle_controllers
+from shoal.provision.management import ManagementResolver, StoreResolver
+from shoal.provision.nodepools.controller import NodeClassReconciler, NodeOverlayReconciler, NodePoolReconciler
+from shoal.provision.provisioning.controller import ProvisioningReconciler
+from shoal.provision.settings import DEFAULT_SETTINGS, ProvisionerSettings
+from shoal.provision.solver.process import SolverProcess
+from shoal.provision.state import ClusterState
+from shoal.provision.state_metrics import StateMetrics
+from shoal.runtime.event_recorder import EventRecorder
+from shoal.runtime.manager import Runnable
+
+ProviderFactory = Callable[[ManagementResolver, ClusterState, Clock], tuple[CloudProvider, list[Runnable]]]
+"""Creates a cloud provider and the controllers that the provider itself runs."""
+
+
+def new_clusterapi_provider(
+    resolver: ManagementResolver, state: ClusterState, clock: Clock
+) -> tuple[CloudProvider, list[Runnable]]:
+    overlays = OverlayResolver(state)
+    provider = ClusterAPIProvider(resolver, state, clock, overlays.instance_types)
+    return OverlayCloudProvider(provider, overlays), [MachineAssigner(provider, resolver, state, clock).controller]
+
+
+def new_provision_controllers(
+    client: Client,
+    clock: Clock,
+    resolver: ManagementResolver | None = None,
+    settings: ProvisionerSettings = DEFAULT_SETTINGS,
+    new_provider: ProviderFactory = new_clusterapi_provider,
+) -> list[Runnable]:
+    """Creates the controllers. `resolver` defaults to all hosted clusters of the client's store."""
+    resolver = resolver or StoreResolver(client)
+    state, recorder = ClusterState(resolver, clock), EventRecorder(resolver.client, clock)
+    provider, provider_controllers = new_provider(resolver, state, clock)
+    metered = MeteredCloudProvider(provider, "provisioner", clock)
+    solver, disruption_solver = (
+        SolverProcess(),
+        SolverProcess(),
+    )  # separate processes: provisioning does not wait for disruption
+    provisioning = ProvisioningReconciler(resolver, state, metered, recorder, clock, settings, solver)
+    provisioning.controller.sources.append(recorder.run)
+    return [
+        state,
+        StateMetrics(state, provider, clock),
+        solver,
+        disruption_solver,
+        *provider_controllers,
+        NodeClassReconciler(resolver, state, provider, clock).controller,
+        NodePoolReconciler(resolver, state, clock).controller,
+        NodeOverlayReconciler(resolver, state, provider, clock).controller,
+        provisioning.controller,
+        *new_lifecycle_controllers(resolver, state, provider, recorder, clock, repair=settings.node_repair),
+        *new_disruption_controllers(
+            resolver,
+            state,
+            MeteredCloudProvider(provider, "disruption", clock),
+            provisioning,
+            recorder,
+            clock,
+            disruption_solver,
+            settings,
+        ),
+    ]

@@ -1,0 +1,21 @@
+"""Functions that run in the solver process: evaluation of a whole cluster, with a time limit, and validation."""
+
+from __future__ import annotations
+
+import time
+
+from shoal.provision.disruption.decide import decide_with_simulation, validate_command
+from shoal.provision.disruption.model import Command, DisruptionDecision, DisruptionSettings, DisruptionSnapshot
+
+EVALUATION_TIMEOUT_SECONDS = 30.0
+
+
+def evaluate(snapshot: DisruptionSnapshot, settings: DisruptionSettings) -> DisruptionDecision:
+    deadline = time.monotonic() + EVALUATION_TIMEOUT_SECONDS
+    return decide_with_simulation(snapshot, settings, lambda: time.monotonic() > deadline)
+
+
+def validate_pending(
+    snapshot: DisruptionSnapshot, command: Command, settings: DisruptionSettings
+) -> tuple[Command | None, str]:
+    return validate_command(snapshot, command, settings)

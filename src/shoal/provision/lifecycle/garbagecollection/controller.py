@@ -1,0 +1,55 @@
+"""Deletes NodeClaims whose instance disappeared without an event, in periodic sweeps."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from shoal.client.reflector import Key
+from shoal.clock import Clock
+from shoal.objects.errors import NotFound
+from shoal.provision.cloudprovider.types import CloudProvider
+from shoal.provision.lifecycle.deletion import delete_claim
+from shoal.provision.lifecycle.garbagecollection.decide import claims_without_instance
+from shoal.provision.lifecycle.nodeclaim_index import NodeClaimIndex
+from shoal.provision.management import ManagementResolver
+from shoal.provision.state import ClusterState
+from shoal.runtime.controller import Controller, RequeueError
+
+Object = dict[str, Any]
+
+RESYNC_SECONDS = 120.0
+
+
+class GarbageCollectionReconciler:
+    """Keys are logical clusters."""
+
+    def __init__(
+        self,
+        resolver: ManagementResolver,
+        state: ClusterState,
+        index: NodeClaimIndex,
+        provider: CloudProvider,
+        clock: Clock,
+    ) -> None:
+        self._resolver, self._state, self._index, self._provider = resolver, state, index, provider
+        self.controller: Controller[str] = Controller("nodeclaim-garbage", clock, self.reconcile, workers=1)
+        state.node_claims.add_event_handler(self._on_claim)
+
+    def _on_claim(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if old is None and new is not None:
+            self.controller.queue.add_after(key[0], RESYNC_SECONDS)
+
+    async def reconcile(self, cluster: str) -> float | None:
+        if not (self._state.has_synced and self._provider.has_synced):
+            raise RequeueError("not everything has been listed yet")
+        claims = self._state.node_claims.list_in(cluster)
+        if not claims:
+            return None
+        orphaned = claims_without_instance(
+            claims, self._provider.list(cluster), lambda claim: self._index.nodes_of(cluster, claim)
+        )
+        for claim in orphaned:
+            with suppress(NotFound):
+                await delete_claim(self._resolver, self._state, cluster, claim, "garbage_collected")
+        return RESYNC_SECONDS

@@ -1,0 +1,105 @@
+"""Replaces nodes that stay unhealthy. No disruption budget applies, because nothing runs properly there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.client.reflector import Key
+from shoal.clock import Clock, rfc3339
+from shoal.kinds.karpenter.karpenter import CAPACITY_TYPE, TERMINATION_TIME, is_deleting, nodepool_of
+from shoal.objects.errors import NotFound
+from shoal.provision.cloudprovider.types import CloudProvider
+from shoal.provision.events import NODE_CLAIM_EVENTS, NODE_EVENTS
+from shoal.provision.lifecycle.decide import termination_time
+from shoal.provision.lifecycle.deletion import delete_claim
+from shoal.provision.lifecycle.nodeclaim_index import NodeClaimIndex, ObjectKey
+from shoal.provision.lifecycle.nodehealth.decide import (
+    UnhealthyCondition,
+    is_repair_blocked,
+    snake_case,
+    unhealthy_condition,
+)
+from shoal.provision.management import ManagementResolver
+from shoal.provision.metrics import NODECLAIMS_UNHEALTHY_DISRUPTED
+from shoal.provision.state import NODE_CLAIMS, ClusterState
+from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.event_recorder import NORMAL, WARNING, EventRecorder
+
+Object = dict[str, Any]
+
+BLOCKED_REQUEUE_SECONDS = 300.0
+"""Requeue interval while too many nodes are unhealthy."""
+
+
+class NodeHealthReconciler:
+    def __init__(
+        self,
+        resolver: ManagementResolver,
+        state: ClusterState,
+        index: NodeClaimIndex,
+        provider: CloudProvider,
+        recorder: EventRecorder,
+        clock: Clock,
+    ) -> None:
+        self._resolver, self._state, self._index, self._provider = resolver, state, index, provider
+        self._recorder, self._clock = recorder, clock
+        self.controller: Controller[ObjectKey] = Controller("node-repair", clock, self.reconcile, workers=2)
+        state.nodes.add_event_handler(self._on_node)
+        state.node_claims.add_event_handler(self._on_claim)
+
+    def _on_node(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is not None and unhealthy_condition(new, self._provider.repair_policies()) is not None:
+            self.controller.queue.add((key[0], key[2]))
+
+    def _on_claim(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for node in self._index.nodes_of(key[0], new) if new is not None else ():
+            self._on_node((key[0], "", node["metadata"]["name"]), None, node)
+
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        cluster, name = key
+        if not self._state.has_synced:
+            raise RequeueError("not everything has been listed yet")
+        node, policies = self._state.nodes.get(cluster, name), self._provider.repair_policies()
+        claim = self._index.claim_of(cluster, node)
+        unhealthy = unhealthy_condition(node, policies) if node is not None else None
+        if node is None or claim is None or unhealthy is None or is_deleting(claim):
+            return None
+        now, pool = self._clock.now(), nodepool_of(claim)
+        if now < unhealthy.repair_at:
+            return unhealthy.repair_at - now
+        nodes = [each for each in self._state.nodes.list_in(cluster) if not pool or nodepool_of(each) == pool]
+        if is_repair_blocked(nodes, policies):
+            scope = "nodepool" if pool else "cluster"
+            for source, obj in ((NODE_EVENTS, node), (NODE_CLAIM_EVENTS, claim)):
+                message = f"more than 20% nodes are unhealthy in the {scope}"
+                self._recorder.record(source, cluster, obj, WARNING, "NodeRepairBlocked", message)
+            return BLOCKED_REQUEUE_SECONDS
+        try:
+            await self._replace(cluster, claim, unhealthy, now)
+        except NotFound:
+            return None
+        return None
+
+    async def _replace(self, cluster: str, claim: Object, unhealthy: UnhealthyCondition, now: float) -> None:
+        client, metadata = self._resolver.client(cluster), claim["metadata"]
+        deadline = termination_time(claim)
+        if deadline is None or deadline > now:
+            metadata_patch = {
+                "annotations": {TERMINATION_TIME: rfc3339(now)},
+                "resourceVersion": metadata["resourceVersion"],
+            }
+            self._state.node_claims.observe_write(
+                cluster, await client.merge_patch(NODE_CLAIMS, metadata["name"], {"metadata": metadata_patch})
+            )
+        await delete_claim(self._resolver, self._state, cluster, claim, "unhealthy")
+        message = (
+            f"Disrupting NodeClaim: Unhealthy/Delete, {unhealthy.condition} of its node has been wrong for too long"
+        )
+        self._recorder.record(NODE_CLAIM_EVENTS, cluster, claim, NORMAL, "DisruptionTerminating", message)
+        NODECLAIMS_UNHEALTHY_DISRUPTED.inc(
+            cluster,
+            condition=snake_case(unhealthy.condition),
+            nodepool=nodepool_of(claim),
+            capacity_type=(metadata.get("labels") or {}).get(CAPACITY_TYPE, ""),
+            image_id=str((claim.get("status") or {}).get("imageID") or ""),
+        )

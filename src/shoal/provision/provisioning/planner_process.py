@@ -1,0 +1,44 @@
+"""Planning inside the solver process. Only that process imports this module, because it loads numpy and HiGHS."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from shoal.provision.provisioning.node_planner import may_be_improved
+from shoal.provision.simulation.model import Results, SchedulingInput
+from shoal.provision.simulation.simulate import simulate
+from shoal.provision.solver.optimize import improve
+from shoal.provision.solver.report import OptimizationReport
+
+Object = dict[str, Any]
+
+
+def plan_in_process(
+    inputs: SchedulingInput, optimal: bool, iterations: int, seconds: float, max_seconds: float
+) -> tuple[Results, OptimizationReport | None]:
+    """Runs Karpenter's algorithm for at most `max_seconds`, then the solver for `seconds`. Pods of the results have
+    nothing but a uid.
+    """
+    deadline = time.monotonic() + max_seconds
+    plan = simulate(inputs, lambda: time.monotonic() > deadline)
+    report: OptimizationReport | None = None
+    if optimal and may_be_improved(plan):
+        improve_deadline = time.monotonic() + seconds
+        plan, report = improve(inputs, plan, iterations=iterations, stop=lambda: time.monotonic() > improve_deadline)
+    return _strip_pods(plan), report
+
+
+def _strip_pods(plan: Results) -> Results:
+    def strip(pod: Object) -> Object:
+        return {"metadata": {"uid": pod["metadata"]["uid"]}}
+
+    return Results(
+        new_node_claims=tuple(
+            replace(claim, pods=tuple(strip(each) for each in claim.pods)) for claim in plan.new_node_claims
+        ),
+        nominations=tuple((strip(each), kind, name) for each, kind, name in plan.nominations),
+        failures=tuple((strip(each), reason) for each, reason in plan.failures),
+        awaiting_reservation=tuple((strip(each), reason) for each, reason in plan.awaiting_reservation),
+    )

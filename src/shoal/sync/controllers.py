@@ -1,0 +1,70 @@
+"""Creates the controllers of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shoal.client.rest import Client
+from shoal.clock import Clock
+from shoal.kinds.workload import workloadcluster
+from shoal.kinds.workload.workloadcluster import DEFAULT_RESOURCES as DEFAULT_RESOURCES
+from shoal.objects.errors import ShoalError
+from shoal.runtime.manager import Runnable
+from shoal.sync.cluster_status import ClusterStatusWriter
+from shoal.sync.events import new_event_controller
+from shoal.sync.importer.controller import ImportReconciler
+from shoal.sync.negotiation.controller import NegotiationReconciler
+from shoal.sync.registration.capacity_controller import CapacityReconciler
+from shoal.sync.registration.controller import new_registration_controller
+from shoal.sync.remote_cluster import NewClient, Object, RemoteCluster, connect_by_kubeconfig
+from shoal.sync.syncer.controllers import new_syncer_controllers
+from shoal.sync.syncer.pull_syncer import PullSyncer
+
+
+@dataclass(frozen=True, slots=True)
+class SyncSettings:
+    resources_to_sync: tuple[str, ...] = DEFAULT_RESOURCES
+    auto_publish: bool = True
+    """Whether a negotiated API is published by default."""
+    mode: str = "push"
+
+    def __post_init__(self) -> None:
+        if self.mode not in workloadcluster.SYNC_MODES:
+            raise ShoalError(f"no sync mode {self.mode!r}: there are {', '.join(workloadcluster.SYNC_MODES)}")
+
+
+def new_sync_controllers(client: Client, clock: Clock, new_client: NewClient, settings: SyncSettings) -> list[Runnable]:
+    """`client` is at the hub's root; `new_client` builds a client from a parsed kubeconfig."""
+    status_writer = ClusterStatusWriter(client, clock, settings.mode)
+    connect_cluster = connect_by_kubeconfig(client, new_client)
+    controllers: list[Runnable] = [
+        new_registration_controller(client, clock),
+        ImportReconciler(
+            client, clock, connect_cluster, settings.resources_to_sync, status_writer, mode=settings.mode
+        ).controller,
+        NegotiationReconciler(client, clock, settings.auto_publish).controller,
+        CapacityReconciler(client, clock, connect_cluster, mode=settings.mode).controller,
+        new_event_controller(client, clock),
+    ]
+    controllers += new_syncer_controllers(
+        client, clock, new_client, settings.resources_to_sync, status_writer, settings.mode
+    )
+    return controllers
+
+
+def new_pull_controllers(
+    name: str, hub: Client, new_local_client: Callable[[], Client], clock: Clock, resources: tuple[str, ...]
+) -> list[Runnable]:
+    """Controllers of a process that syncs the single workload Cluster `name`. `hub` is a client with its own identity
+    at the hub; `new_local_client` creates clients of the cluster.
+    """
+
+    async def connect(cluster: Object) -> RemoteCluster:
+        return RemoteCluster(new_local_client())
+
+    importer = ImportReconciler(
+        hub, clock, connect, resources, ClusterStatusWriter(hub, clock, workloadcluster.PULL), only=name
+    )
+    capacities = CapacityReconciler(hub, clock, connect, only=name)
+    return [PullSyncer(name, hub, new_local_client, clock), importer.controller, capacities.controller]
