@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shoal.apiserver.registry.columns_core import COLUMNS
+from shoal.kinds.core.columns import COLUMNS
 from tests.serving import Cluster, Server, fresh_cluster
 
 Object = dict[str, Any]

@@ -7,7 +7,8 @@ import pytest
 
 from shoal.apiserver.endpoints.discovery import DiscoveryHandler
 from shoal.apiserver.registry import builtins
-from shoal.apiserver.registry.registry import Registry, Resource, ScalePaths
+from shoal.apiserver.registry.registry import Registry, Resource
+from shoal.kinds.strategy import ScalePaths
 from shoal.objects.errors import NotFound
 from shoal.objects.wire import Request, Response
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from shoal.apiserver.registry import builtins
-from shoal.apiserver.registry.registry import Column, Resource
+from shoal.apiserver.registry.registry import Resource
 from shoal.apiserver.response.table import make_table
+from shoal.kinds.column import Column
 from shoal.objects.errors import BadRequest
 
 Object = dict[str, Any]

@@ -1,4 +1,4 @@
-"""The built-in resources as served: upstream's tables with the strategies of the kinds that have one."""
+"""The built-in resources as served: upstream's catalogue with the strategies and printer columns of each API group."""
 
 from __future__ import annotations
 
@@ -6,24 +6,34 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from shoal.apiserver.registry import columns_core, columns_groups, columns_workloads
-from shoal.apiserver.registry.builtins_core import CORE_STRATEGIES
-from shoal.apiserver.registry.builtins_groups import GROUP_STRATEGIES, SCALE_PATHS
-from shoal.apiserver.registry.columns import COLUMNS
 from shoal.apiserver.registry.registry import Resource
 from shoal.apiserver.registry.schema import KindSchema
-from shoal.apiserver.registry.strategy import StorageAlias, Strategy
 from shoal.kinds import versions
-from shoal.kinds.apiextensions import customresourcedefinition
-from shoal.kinds.apiextensions.validation import validate_crd
+from shoal.kinds.admissionregistration import strategy as admissionregistration
+from shoal.kinds.apiextensions import validation as apiextensions
 from shoal.kinds.apiregistration import apiservice
+from shoal.kinds.apps import columns as apps_columns
+from shoal.kinds.apps import strategy as apps
+from shoal.kinds.autoscaling import strategy as autoscaling
+from shoal.kinds.batch import columns as batch_columns
+from shoal.kinds.batch import strategy as batch
 from shoal.kinds.builtin_schemas import builtin_schema, schema_name
 from shoal.kinds.catalogue import BuiltinResource, find_builtin, profile_builtins
+from shoal.kinds.certificates import csr
+from shoal.kinds.column import Column
 from shoal.kinds.coordination import lease
-from shoal.kinds.core import event, event_validation, secret
-from shoal.kinds.core.secret_warnings import warn_secret
-from shoal.kinds.rbac import rbac
-from shoal.objects.errors import Cause
+from shoal.kinds.core import columns as core_columns
+from shoal.kinds.core import strategy as core
+from shoal.kinds.discovery import endpointslice
+from shoal.kinds.flowcontrol import flowcontrol
+from shoal.kinds.networking import strategy as networking
+from shoal.kinds.node import runtimeclass
+from shoal.kinds.policy import poddisruptionbudget
+from shoal.kinds.rbac import strategy as rbac
+from shoal.kinds.resource import strategy as resource
+from shoal.kinds.scheduling import priorityclass
+from shoal.kinds.storage import strategy as storage
+from shoal.kinds.strategy import ScalePaths, Strategy
 from shoal.objects.names import (
     NameRule,
     is_config_map_key,
@@ -43,84 +53,32 @@ NAME_RULES: dict[str, NameRule] = {
 }
 
 
-def _rbac_strategy(kind: str) -> Strategy:
-    def default(obj: Object) -> None:
-        rbac.default_rbac_object(kind, obj)
+_GROUPS: tuple[tuple[dict[str, Strategy], dict[str, tuple[Column, ...]]], ...] = (
+    (core.STRATEGIES, core_columns.COLUMNS),
+    (admissionregistration.STRATEGIES, admissionregistration.COLUMNS),
+    (apiextensions.STRATEGIES, apiextensions.COLUMNS),
+    (apiservice.STRATEGIES, apiservice.COLUMNS),
+    (apps.STRATEGIES, apps_columns.COLUMNS),
+    (autoscaling.STRATEGIES, autoscaling.COLUMNS),
+    (batch.STRATEGIES, batch_columns.COLUMNS),
+    (csr.STRATEGIES, csr.COLUMNS),
+    (lease.STRATEGIES, lease.COLUMNS),
+    (endpointslice.STRATEGIES, endpointslice.COLUMNS),
+    (flowcontrol.STRATEGIES, flowcontrol.COLUMNS),
+    (networking.STRATEGIES, networking.COLUMNS),
+    (runtimeclass.STRATEGIES, runtimeclass.COLUMNS),
+    (poddisruptionbudget.STRATEGIES, poddisruptionbudget.COLUMNS),
+    (rbac.STRATEGIES, rbac.COLUMNS),
+    (resource.STRATEGIES, resource.COLUMNS),
+    (priorityclass.STRATEGIES, priorityclass.COLUMNS),
+    (storage.STRATEGIES, storage.COLUMNS),
+)
+"""The strategies and printer columns of each API group."""
 
-    def validate(obj: Object, old: Object | None) -> list[Cause]:
-        return rbac.validate_rbac_object(kind, obj, old)
-
-    return Strategy(
-        name_rule=is_path_segment_name,
-        allow_create_on_update=True,
-        default=default,
-        prepare_for_create=rbac.canonicalize_rules,
-        prepare_for_update=lambda new, old: rbac.canonicalize_rules(new),
-        validate=validate,
-    )
-
-
-STRATEGIES: dict[str, Strategy] = {
-    **CORE_STRATEGIES,
-    **GROUP_STRATEGIES,
-    "configmaps": Strategy(validate=secret.validate_config_map),
-    "secrets": Strategy(default=secret.default_secret, validate=secret.validate_secret, warnings=warn_secret),
-    "namespaces": Strategy(
-        name_rule=is_dns1123_label,
-        default=secret.default_namespace,
-        prepare_for_create=secret.prepare_namespace_create,
-        prepare_for_update=secret.prepare_namespace_update,
-        prepare_for_delete=secret.mark_namespace_terminating,
-        validate=secret.validate_namespace,
-    ),
-    "events": Strategy(
-        drop_other_form_managers=True,
-        name_rule=is_path_segment_name,
-        allow_unqualified_finalizers=True,
-        allow_create_on_update=True,
-        selectable_field_value=event.selectable_field,
-        default=event.default_event,
-        validate=event_validation.validate_core_event,
-    ),
-    "events.events.k8s.io": Strategy(
-        drop_other_form_managers=True,
-        allow_create_on_update=True,
-        default=event.default_event,
-        selectable_field_value=event.selectable_field,
-        validate=event_validation.validate_event,
-        storage_alias=StorageAlias("", event.to_core, event.from_core, event.to_core_path),
-    ),
-    "apiservices.apiregistration.k8s.io": Strategy(
-        allow_unconditional_update=False,
-        allow_unqualified_finalizers=True,
-        name_rule_for=apiservice.name_rule,
-        default=apiservice.default_api_service,
-        prepare_for_create=apiservice.prepare_api_service_create,
-        validate=apiservice.validate_api_service,
-    ),
-    "leases.coordination.k8s.io": Strategy(
-        allow_unconditional_update=False,
-        allow_create_on_update=True,
-        allow_unqualified_finalizers=True,
-        default=lease.default_lease,
-        prepare_for_create=lease.prepare_lease_create,
-        prepare_for_update=lease.prepare_lease_update,
-        validate=lease.validate_lease,
-    ),
-    "roles.rbac.authorization.k8s.io": _rbac_strategy("Role"),
-    "clusterroles.rbac.authorization.k8s.io": _rbac_strategy("ClusterRole"),
-    "rolebindings.rbac.authorization.k8s.io": _rbac_strategy("RoleBinding"),
-    "clusterrolebindings.rbac.authorization.k8s.io": _rbac_strategy("ClusterRoleBinding"),
-    "customresourcedefinitions.apiextensions.k8s.io": Strategy(
-        tracks_generation=True,
-        allow_unconditional_update=False,
-        allow_unqualified_finalizers=True,
-        default=customresourcedefinition.default_crd,
-        prepare_for_delete=customresourcedefinition.begin_termination,
-        validate=validate_crd,
-    ),
-}
-
+STRATEGIES: dict[str, Strategy] = {key: strategy for strategies, _ in _GROUPS for key, strategy in strategies.items()}
+"""By `plural.group`, or by `plural.version.group` where a version has its own."""
+COLUMNS: dict[str, tuple[Column, ...]] = {key: shown for _, columns in _GROUPS for key, shown in columns.items()}
+SCALE_PATHS: dict[str, ScalePaths] = {**core.SCALE_PATHS, **apps.SCALE_PATHS}
 
 RETURN_DELETED_OBJECT = frozenset(
     {
@@ -134,7 +92,6 @@ RETURN_DELETED_OBJECT = frozenset(
 )
 """Kinds whose DELETE returns the object, as upstream."""
 
-_COLUMNS = {**COLUMNS, **columns_core.COLUMNS, **columns_workloads.COLUMNS, **columns_groups.COLUMNS}
 STATUS_WITHOUT_METADATA = frozenset(
     {
         "apiservices.apiregistration.k8s.io",
@@ -215,7 +172,7 @@ def _build_resource(builtin: BuiltinResource) -> Resource:
         status="status" in subresources,
         scale=SCALE_PATHS.get(key),
         subresources={name: sub for name, sub in subresources.items() if name not in own},
-        columns=_COLUMNS.get(key, ()),
+        columns=COLUMNS.get(key, ()),
         selectable_fields=builtin.selectable_fields,
         schema=partial(_openapi_schema, builtin.group, builtin.version, builtin.kind),
         schema_hash=builtin.storage_version_hash,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -12,39 +11,24 @@ from weakref import WeakValueDictionary
 import orjson
 
 from shoal.apiserver.cache.cacher import CachedObject
-from shoal.apiserver.registry.registry import Column, Resource, ScalePaths
+from shoal.apiserver.registry.registry import Resource
 from shoal.apiserver.registry.schema import KindSchema
-from shoal.apiserver.registry.strategy import Strategy
-from shoal.kinds import versions
 from shoal.kinds.admissionregistration.webhook_client import conversion_webhook_of
 from shoal.kinds.apiextensions import customresourcedefinition
 from shoal.kinds.apiextensions.publish import published_schema
 from shoal.kinds.clusterapi import capi, embedded
+from shoal.kinds.column import Column
 from shoal.kinds.fleet import infrav1, logicalcluster
 from shoal.kinds.shoal_crds import shoal_crds
+from shoal.kinds.strategy import CUSTOM_STRATEGY, ScalePaths, Strategy
 
 Object = dict[str, Any]
 
-CUSTOM_STRATEGY = Strategy(tracks_generation=True, allow_unconditional_update=False)
-_HOSTED_STRATEGY = Strategy(
-    tracks_generation=True, allow_unconditional_update=False, validate=versions.validate_hosted_version
-)
-SHOAL_STRATEGIES = {
-    (logicalcluster.GROUP, logicalcluster.PLURAL): Strategy(
-        tracks_generation=True,
-        allow_unconditional_update=False,
-        prepare_for_create=logicalcluster.prepare_create,
-        prepare_for_delete=logicalcluster.prepare_delete,
-        validate=versions.validate_logical_cluster,
-    ),
-    (embedded.GROUP, "embeddedclusters"): _HOSTED_STRATEGY,
-    (infrav1.GROUP, "managedclusters"): replace(
-        _HOSTED_STRATEGY, prepare_for_create=infrav1.prepare_managed_cluster_create
-    ),
-    (infrav1.GROUP, "workers"): replace(CUSTOM_STRATEGY, validate=infrav1.validate_worker),
-    (capi.GROUP, "machinepools"): Strategy(
-        tracks_generation=True, allow_unconditional_update=False, validate=capi.validate_machine_pool
-    ),
+SHOAL_STRATEGIES: dict[tuple[str, str], Strategy] = {
+    **logicalcluster.STRATEGIES,
+    **infrav1.STRATEGIES,
+    **embedded.STRATEGIES,
+    **capi.STRATEGIES,
 }
 """Shoal's own kinds are ordinary CRDs, except for what the server fills in."""
 

@@ -14,8 +14,8 @@ from functools import cache
 from shoal.apiserver.cache.cacher import CachedObject, WatchCache
 from shoal.apiserver.registry import builtins
 from shoal.apiserver.registry.registry import Resource
-from shoal.apiserver.registry.strategy import Strategy
 from shoal.kinds.core.pod import pods as kind
+from shoal.kinds.strategy import Strategy
 from shoal.kinds.workload import workloadcluster
 
 WORKLOAD_CLUSTERS = (workloadcluster.GROUP, workloadcluster.PLURAL)

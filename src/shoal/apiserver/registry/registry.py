@@ -11,35 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.apiserver.registry.schema import KindSchema
-from shoal.apiserver.registry.strategy import Strategy
 from shoal.kinds.admissionregistration.webhook_client import ConversionWebhook
+from shoal.kinds.column import Column
+from shoal.kinds.strategy import ScalePaths, Strategy
 from shoal.objects.errors import Cause, Forbidden
 
 Object = dict[str, Any]
 DEFAULT_STRATEGY = Strategy()
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A printer column. `path` is the JSONPath of a CRD column; built-ins set `cell` instead."""
-
-    name: str
-    type: str = "string"
-    format: str = ""
-    description: str = ""
-    priority: int = 0
-    path: str = ""
-    cell: Callable[[Object, float], object] | None = None
-    """(object, now) -> cell value."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScalePaths:
-    """The JSON paths of the scale subresource, each with its leading dot: `.spec.replicas`."""
-
-    spec: str
-    status: str
-    selector: str = ""
 
 
 def no_kind_schema() -> KindSchema:

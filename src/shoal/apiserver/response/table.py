@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from shoal.apiserver.registry.registry import Column, Resource
+from shoal.apiserver.registry.registry import Resource
+from shoal.kinds.column import Column
 from shoal.objects.duration import human_age, parse_time
 from shoal.objects.errors import BadRequest, format_value
 from shoal.objects.jsonpath import compile_path as compile_path

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.apiserver.registry.strategy import Strategy
 from shoal.clock import rfc3339
+from shoal.kinds.strategy import Strategy
 from shoal.objects.duration import parse_time
 
 Object = dict[str, Any]

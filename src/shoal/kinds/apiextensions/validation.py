@@ -1,4 +1,4 @@
-"""Validates a CustomResourceDefinition, in upstream's words.
+"""CustomResourceDefinition of apiextensions.k8s.io/v1: validation in upstream's words, strategy and printer columns.
 
 Where all versions of a CRD have the same value, upstream reports errors at the old top-level fields (`spec.validation`,
 `spec.subresources`, …) instead of per version. This module does the same.
@@ -14,10 +14,14 @@ from shoal.kinds.apiextensions.customresourcedefinition import (
     ESTABLISHED,
     Object,
     approval_condition,
+    begin_termination,
+    default_crd,
     is_condition_true,
     versions,
 )
 from shoal.kinds.apiextensions.versions import dns1035_label_error, validate_shared_fields, validate_version
+from shoal.kinds.column import CREATED, Column
+from shoal.kinds.strategy import Strategy
 from shoal.objects.errors import Cause, forbidden_field, invalid_value, not_supported, required_value
 from shoal.objects.names import is_dns1123_subdomain
 
@@ -211,3 +215,19 @@ def _validate_approval(crd: Object, old: Object | None) -> Iterator[Cause]:
         yield required_value(path, condition["message"])
     elif condition["reason"] == "InvalidAnnotation":
         yield invalid_value(path, crd["metadata"]["annotations"][API_APPROVED_ANNOTATION], condition["message"])
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "customresourcedefinitions.apiextensions.k8s.io": Strategy(
+        tracks_generation=True,
+        allow_unconditional_update=False,
+        allow_unqualified_finalizers=True,
+        default=default_crd,
+        prepare_for_delete=begin_termination,
+        validate=validate_crd,
+    ),
+}
+
+COLUMNS: dict[str, tuple[Column, ...]] = {
+    "customresourcedefinitions.apiextensions.k8s.io": (CREATED,),
+}

@@ -1,4 +1,4 @@
-"""APIService of apiregistration.k8s.io/v1: defaults and validation. Pure.
+"""APIService of apiregistration.k8s.io/v1: defaults, validation, strategy and printer columns. Pure.
 
 Clients look for the kind in discovery. Shoal serves its own APIs without APIServices and does not aggregate other
 servers, so all APIServices are local.
@@ -7,7 +7,10 @@ servers, so all APIServices are local.
 from __future__ import annotations
 
 from shoal.kinds.admissionregistration.webhook_client import decode_ca_bundle
+from shoal.kinds.column import AGE, Column
+from shoal.kinds.strategy import Strategy
 from shoal.kinds.validation.field import PORT_RANGE, Object, ensure_map, invalid_causes, set_defaults, validate_enum
+from shoal.objects.conditions import get_condition
 from shoal.objects.errors import Cause, forbidden_field, invalid_value, required_value
 from shoal.objects.names import NameRule, is_dns1035_label, is_dns1123_subdomain, is_path_segment_name
 
@@ -93,3 +96,34 @@ def _validate_aggregated(spec: Object) -> list[Cause]:
         detail = "may not be true if caBundle is present"
         causes.append(invalid_value("spec.insecureSkipTLSVerify", True, detail))
     return causes
+
+
+def _api_server(obj: Object, now: float) -> object:
+    service = obj["spec"].get("service")
+    return "Local" if service is None else f"{service.get('namespace', '')}/{service.get('name', '')}"
+
+
+def _available(obj: Object, now: float) -> object:
+    condition = get_condition(obj, "Available") or {"status": "Unknown"}
+    reason = condition.get("reason")
+    return f"{condition['status']} ({reason})" if reason and condition["status"] != "True" else condition["status"]
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "apiservices.apiregistration.k8s.io": Strategy(
+        allow_unconditional_update=False,
+        allow_unqualified_finalizers=True,
+        name_rule_for=name_rule,
+        default=default_api_service,
+        prepare_for_create=prepare_api_service_create,
+        validate=validate_api_service,
+    ),
+}
+
+COLUMNS: dict[str, tuple[Column, ...]] = {
+    "apiservices.apiregistration.k8s.io": (
+        Column("Service", cell=_api_server),
+        Column("Available", cell=_available),
+        AGE,
+    ),
+}

@@ -1,11 +1,14 @@
-"""CertificateSigningRequest of certificates.k8s.io/v1: strategy functions and validation. Pure."""
+"""CertificateSigningRequest of certificates.k8s.io/v1: defaults, validation, strategy and printer columns. Pure."""
 
 from __future__ import annotations
 
 from shoal.kinds.certificates.pem import certificate_error, inspect_request
+from shoal.kinds.column import AGE, NONE, Column, field_cell
+from shoal.kinds.strategy import Strategy
 from shoal.kinds.validation.field import Object, ensure_map, invalid_causes, validate_enum
+from shoal.objects.duration import human_duration
 from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value, required_value
-from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain
+from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain, is_path_segment_name
 
 USAGES = (
     "any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment",
@@ -147,3 +150,39 @@ def set_condition_times(obj: Object, old: Object, now: str) -> None:
             ]
             transition_time = next((c["lastTransitionTime"] for c in same if c.get("lastTransitionTime")), now)
             condition["lastTransitionTime"] = transition_time
+
+
+def _request_condition(obj: Object, now: float) -> object:
+    status = obj.get("status") or {}
+    kinds = {condition.get("type") for condition in status.get("conditions") or ()}
+    states = ["Denied" if "Denied" in kinds else "Approved" if "Approved" in kinds else "Pending"]
+    states += ["Failed"] if "Failed" in kinds else []
+    states += ["Issued"] if status.get("certificate") else []
+    return ",".join(states)
+
+
+def _requested_duration(obj: Object, now: float) -> object:
+    seconds = (obj.get("spec") or {}).get("expirationSeconds")
+    return NONE if seconds is None else human_duration(seconds)
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "certificatesigningrequests.certificates.k8s.io": Strategy(
+        status_writes_metadata=True,
+        name_rule=is_path_segment_name,
+        default=default_csr,
+        prepare_for_update=prepare_csr_update,
+        reset_fields=RESET_FIELDS,
+        validate=validate_csr,
+    ),
+}
+
+COLUMNS: dict[str, tuple[Column, ...]] = {
+    "certificatesigningrequests.certificates.k8s.io": (
+        AGE,
+        Column("SignerName", cell=field_cell("spec", "signerName", otherwise=NONE)),
+        Column("Requestor", cell=field_cell("spec", "username", otherwise="")),
+        Column("RequestedDuration", cell=_requested_duration),
+        Column("Condition", cell=_request_condition),
+    ),
+}

@@ -1,4 +1,4 @@
-"""Cluster API (cluster.x-k8s.io/v1beta2): names, labels, and accessors over the wire dict. Pure.
+"""Cluster API (cluster.x-k8s.io/v1beta2): names, labels, strategies, and accessors over the wire dict. Pure.
 
 Names and meanings are those of the v1beta2 contract; the CRDs are in `crds/root`.
 """
@@ -6,8 +6,10 @@ Names and meanings are those of the v1beta2 contract; the CRDs are in `crds/root
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from shoal.kinds.strategy import CUSTOM_STRATEGY, Strategy
 from shoal.objects.errors import Cause, invalid_value
 
 Object = dict[str, Any]
@@ -206,3 +208,8 @@ users:
   user:
     token: {token}
 """
+
+
+STRATEGIES: dict[tuple[str, str], Strategy] = {
+    (GROUP, "machinepools"): replace(CUSTOM_STRATEGY, validate=validate_machine_pool),
+}

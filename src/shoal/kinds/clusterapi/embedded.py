@@ -1,4 +1,4 @@
-"""The embedded provider (infrastructure.cluster.x-k8s.io): names, and the objects it creates. Pure.
+"""The embedded provider (infrastructure.cluster.x-k8s.io): names, strategies, and the objects it creates. Pure.
 
 An EmbeddedCluster becomes a LogicalCluster, an EmbeddedMachine a Node in it.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from shoal.kinds.clusterapi.machine_sizes import ARCHITECTURE, DEFAULT_SIZE, SYSTEM, node_labels
-from shoal.kinds.versions import KUBERNETES_VERSION
+from shoal.kinds.strategy import CUSTOM_STRATEGY, Strategy
+from shoal.kinds.versions import KUBERNETES_VERSION, validate_hosted_version
 
 Object = dict[str, Any]
 
@@ -164,3 +166,8 @@ def _node_info(version: str, uid: str) -> Object:
         "systemUUID": uid,
         "bootID": uid,
     }
+
+
+STRATEGIES: dict[tuple[str, str], Strategy] = {
+    (GROUP, "embeddedclusters"): replace(CUSTOM_STRATEGY, validate=validate_hosted_version),
+}

@@ -1,4 +1,4 @@
-"""Warnings about valid pods and pod templates, sent with the response. Upstream's words; pure.
+"""Warnings about valid pods, pod templates and workloads, sent with the response. Upstream's words; pure.
 
 Quantities are defaulted already: a fraction ends in `m`.
 """
@@ -41,6 +41,10 @@ _HOSTNAME_NOTICE = (
     "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is "
     "recommended: "
 )
+_WORKLOAD_NAME_NOTICE = (
+    "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is "
+    "recommended: "
+)
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -68,6 +72,21 @@ def template_warner(*path: str) -> Callable[[Object, Object | None], list[str]]:
         return template_warnings(template, ".".join(path) + ".") if template else []
 
     return warn
+
+
+_workload_template_warnings = template_warner("spec", "template")
+
+
+def workload_warnings(obj: Object, old: Object | None) -> list[str]:
+    """Warns of a Deployment, ReplicaSet or ReplicationController."""
+    return name_warnings(obj, old) + _workload_template_warnings(obj, old)
+
+
+def name_warnings(obj: Object, old: Object | None) -> list[str]:
+    """Warns of a new workload whose name is not a DNS label."""
+    if old is not None or not (messages := is_dns1123_label(obj["metadata"].get("name") or "")):
+        return []
+    return [f"{_WORKLOAD_NAME_NOTICE}[{' '.join(messages)}]"]
 
 
 def template_warnings(template: Object, prefix: str) -> list[str]:

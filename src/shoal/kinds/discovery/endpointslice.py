@@ -1,7 +1,9 @@
-"""EndpointSlice of discovery.k8s.io/v1: defaults and validation. Pure."""
+"""EndpointSlice of discovery.k8s.io/v1: defaults, validation, strategy and printer columns. Pure."""
 
 from __future__ import annotations
 
+from shoal.kinds.column import AGE, MAX_SHOWN, UNSET, Column, field_cell
+from shoal.kinds.strategy import Strategy
 from shoal.kinds.validation.field import (
     Object,
     ensure_map,
@@ -133,3 +135,41 @@ def _validate_hints(hints: Object, path: str) -> list[Cause]:
             seen.add(name)
             causes += invalid_causes(field_path, name, rule(name))
     return causes
+
+
+def _slice_ports(obj: Object, now: float) -> object:
+    ports = obj.get("ports") or []
+    return _first_few(
+        [str(p["port"]) if p.get("port") is not None else p.get("name") or "*" for p in ports], len(ports)
+    )
+
+
+def _slice_endpoints(obj: Object, now: float) -> object:
+    found = [address for endpoint in obj.get("endpoints") or () for address in endpoint.get("addresses") or ()]
+    return _first_few(found, len(found))
+
+
+def _first_few(texts: list[str], total: int) -> str:
+    """The first few of many."""
+    if not texts:
+        return UNSET
+    return ",".join(texts[:MAX_SHOWN]) + (f" + {total - MAX_SHOWN} more..." if total > MAX_SHOWN else "")
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "endpointslices.discovery.k8s.io": Strategy(
+        tracks_generation=True,
+        default=default_endpoint_slice,
+        prepare_for_update=bump_generation_on_label_change,
+        validate=validate_endpoint_slice,
+    ),
+}
+
+COLUMNS: dict[str, tuple[Column, ...]] = {
+    "endpointslices.discovery.k8s.io": (
+        Column("AddressType", cell=field_cell("addressType")),
+        Column("Ports", cell=_slice_ports),
+        Column("Endpoints", cell=_slice_endpoints),
+        AGE,
+    ),
+}

@@ -1,4 +1,4 @@
-"""ManagedCluster and Worker of infrastructure.cluster.x-k8s.io: names and accessors. Pure.
+"""ManagedCluster and Worker of infrastructure.cluster.x-k8s.io: names, accessors and strategies. Pure.
 
 Named after the import alias of Cluster API providers for their infrastructure API.
 """
@@ -6,11 +6,14 @@ Named after the import alias of Cluster API providers for their infrastructure A
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
 from shoal.kinds.clusterapi import machine_sizes
 from shoal.kinds.fleet import nodepools
+from shoal.kinds.strategy import CUSTOM_STRATEGY, Strategy
+from shoal.kinds.versions import validate_hosted_version
 from shoal.objects.conditions import get_condition
 from shoal.objects.errors import Cause, forbidden_field
 
@@ -238,3 +241,11 @@ def phase_of(managed: Object) -> str:
     if upgraded is not None and upgraded["status"] != "True" and upgraded.get("reason") != VERSION_REFUSED:
         return UPGRADING
     return RUNNING
+
+
+STRATEGIES: dict[tuple[str, str], Strategy] = {
+    (GROUP, "managedclusters"): replace(
+        CUSTOM_STRATEGY, prepare_for_create=prepare_managed_cluster_create, validate=validate_hosted_version
+    ),
+    (GROUP, "workers"): replace(CUSTOM_STRATEGY, validate=validate_worker),
+}

@@ -1,8 +1,12 @@
-"""LogicalCluster of core.shoal.dev: names and the fields the server sets. The CRD is in `crds/root`."""
+"""LogicalCluster of core.shoal.dev: names, strategy and the fields the server sets. The CRD is in `crds/root`."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+from shoal.kinds.strategy import CUSTOM_STRATEGY, Strategy
+from shoal.kinds.versions import validate_logical_cluster
 
 Object = dict[str, Any]
 
@@ -58,3 +62,13 @@ def prepare_create(obj: Object) -> None:
 
 def prepare_delete(obj: Object, now: str) -> None:
     obj.setdefault("status", {})["phase"] = "Terminating"
+
+
+STRATEGIES: dict[tuple[str, str], Strategy] = {
+    (GROUP, PLURAL): replace(
+        CUSTOM_STRATEGY,
+        prepare_for_create=prepare_create,
+        prepare_for_delete=prepare_delete,
+        validate=validate_logical_cluster,
+    ),
+}

@@ -1,12 +1,16 @@
-"""FlowSchema and PriorityLevelConfiguration of flowcontrol.apiserver.k8s.io/v1: defaults and validation. Pure.
+"""FlowSchema and PriorityLevelConfiguration of flowcontrol.apiserver.k8s.io/v1: defaults, validation, strategies and
+printer columns. Pure.
 
 Flow control itself is in the API server. The objects every cluster starts with are in `bootstrap`.
 """
 
 from __future__ import annotations
 
+from shoal.kinds.column import AGE, NONE, Column, field_cell, number_cell
 from shoal.kinds.flowcontrol.bootstrap import mandatory_flow_schemas, mandatory_priority_levels
+from shoal.kinds.strategy import Strategy
 from shoal.kinds.validation.field import Object, ensure_map, invalid_causes, set_defaults, validate_enum
+from shoal.objects.conditions import get_condition
 from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value, not_supported, required_value
 from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain
 
@@ -221,3 +225,40 @@ def _validate_mandatory_spec(mandatory_objects: list[Object], name: str, spec: O
                 but = " except the 'spec.exempt' field" if free else ""
                 return [invalid_value("spec", spec, f"spec of '{name}'{but} must equal the fixed value")]
     return []
+
+
+def _is_dangling(obj: Object, now: float) -> object:
+    condition = get_condition(obj, "Dangling")
+    return "?" if condition is None else condition.get("status", "")
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "flowschemas.flowcontrol.apiserver.k8s.io": Strategy(
+        tracks_generation=True, default=default_flow_schema, validate=validate_flow_schema
+    ),
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": Strategy(
+        tracks_generation=True, default=default_priority_level, validate=validate_priority_level
+    ),
+}
+
+_QUEUING = ("spec", "limited", "limitResponse", "queuing")
+
+COLUMNS: dict[str, tuple[Column, ...]] = {
+    "flowschemas.flowcontrol.apiserver.k8s.io": (
+        Column("PriorityLevel", cell=field_cell("spec", "priorityLevelConfiguration", "name")),
+        Column("MatchingPrecedence", cell=number_cell("spec", "matchingPrecedence")),
+        Column("DistinguisherMethod", cell=field_cell("spec", "distinguisherMethod", "type", otherwise=NONE)),
+        AGE,
+        Column("MissingPL", cell=_is_dangling),
+    ),
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": (
+        Column("Type", cell=field_cell("spec", "type")),
+        Column(
+            "NominalConcurrencyShares", cell=field_cell("spec", "limited", "nominalConcurrencyShares", otherwise=NONE)
+        ),
+        Column("Queues", cell=field_cell(*_QUEUING, "queues", otherwise=NONE)),
+        Column("HandSize", cell=field_cell(*_QUEUING, "handSize", otherwise=NONE)),
+        Column("QueueLengthLimit", cell=field_cell(*_QUEUING, "queueLengthLimit", otherwise=NONE)),
+        AGE,
+    ),
+}

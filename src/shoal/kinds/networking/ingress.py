@@ -1,4 +1,4 @@
-"""Ingress of networking.k8s.io/v1: defaults and validation. Pure."""
+"""Ingress of networking.k8s.io/v1: defaults, validation and warnings. Pure."""
 
 from __future__ import annotations
 
@@ -47,6 +47,13 @@ def validate_ingress(obj: Object, old: Object | None) -> list[Cause]:
                 f"spec.tls[{i}].secretName", tls["secretName"], is_dns1123_subdomain(tls["secretName"])
             )
     return causes + _validate_class_name(obj, old)
+
+
+def ingress_warnings(obj: Object, old: Object | None) -> list[str]:
+    has_class_annotation = CLASS_ANNOTATION in (obj["metadata"].get("annotations") or {})
+    if old is not None or not has_class_annotation or obj["spec"].get("ingressClassName") is not None:
+        return []
+    return [f"annotation \"{CLASS_ANNOTATION}\" is deprecated, please use 'spec.ingressClassName' instead"]
 
 
 def _validate_class_name(obj: Object, old: Object | None) -> list[Cause]:

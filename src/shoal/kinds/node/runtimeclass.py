@@ -1,8 +1,11 @@
-"""RuntimeClass of node.k8s.io/v1: defaults and validation. Pure."""
+"""RuntimeClass of node.k8s.io/v1: defaults, validation, warnings, strategy and printer columns. Pure."""
 
 from __future__ import annotations
 
+from shoal.kinds.column import AGE, Column, field_cell
+from shoal.kinds.core.pod_warnings import DEPRECATED_NODE_LABELS
 from shoal.kinds.core.scheduling import validate_tolerations
+from shoal.kinds.strategy import Strategy
 from shoal.kinds.validation.field import Object, invalid_causes, validate_immutable
 from shoal.kinds.validation.resource_list import normalize_resource_list, validate_resource_requirements
 from shoal.objects.errors import Cause, duplicate, required_value
@@ -35,3 +38,26 @@ def _validate_tolerations(tolerations: list[Object], path: str) -> list[Cause]:
             causes.append(duplicate(f"{path}[{i}]", toleration))
         seen.add(key)
     return causes
+
+
+def runtime_class_warnings(obj: Object, old: Object | None) -> list[str]:
+    selector = (obj.get("scheduling") or {}).get("nodeSelector") or {}
+    return [
+        f"scheduling.nodeSelector: {DEPRECATED_NODE_LABELS[key]}" for key in selector if key in DEPRECATED_NODE_LABELS
+    ]
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "runtimeclasses.node.k8s.io": Strategy(
+        allow_unconditional_update=False,
+        allow_create_on_update=True,
+        allow_unqualified_finalizers=True,
+        default=default_runtime_class,
+        validate=validate_runtime_class,
+        warnings=runtime_class_warnings,
+    ),
+}
+
+COLUMNS: dict[str, tuple[Column, ...]] = {
+    "runtimeclasses.node.k8s.io": (Column("Handler", cell=field_cell("handler")), AGE),
+}

@@ -1,7 +1,9 @@
-"""PodDisruptionBudget of policy/v1: defaults and validation. Pure."""
+"""PodDisruptionBudget of policy/v1: defaults, validation, strategy and printer columns. Pure."""
 
 from __future__ import annotations
 
+from shoal.kinds.column import AGE, Cell, Column, number_cell
+from shoal.kinds.strategy import Strategy
 from shoal.kinds.validation.field import (
     Object,
     default_status,
@@ -14,6 +16,7 @@ from shoal.kinds.validation.field import (
     validate_nonnegative,
 )
 from shoal.objects.errors import Cause, invalid_value
+from shoal.objects.names import is_path_segment_name
 
 _STATUS_COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
 
@@ -39,3 +42,33 @@ def validate_pod_disruption_budget(obj: Object, old: Object | None) -> list[Caus
     causes += validate_label_selector(spec.get("selector"), "spec.selector")
     eviction = spec.get("unhealthyPodEvictionPolicy")
     return causes + validate_enum(eviction, "spec.unhealthyPodEvictionPolicy", "AlwaysAllow", "IfHealthyBudget")
+
+
+def _spec_field(field: str) -> Cell:
+    def cell(obj: Object, now: float) -> object:
+        found = obj["spec"].get(field)
+        return "N/A" if found is None else str(found)
+
+    return cell
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "poddisruptionbudgets.policy": Strategy(
+        status_writes_metadata=True,
+        tracks_generation=True,
+        allow_unconditional_update=False,
+        allow_unqualified_finalizers=True,
+        name_rule=is_path_segment_name,
+        default=default_pod_disruption_budget,
+        validate=validate_pod_disruption_budget,
+    ),
+}
+
+COLUMNS: dict[str, tuple[Column, ...]] = {
+    "poddisruptionbudgets.policy": (
+        Column("Min Available", cell=_spec_field("minAvailable")),
+        Column("Max Unavailable", cell=_spec_field("maxUnavailable")),
+        Column("Allowed Disruptions", type="integer", cell=number_cell("status", "disruptionsAllowed")),
+        AGE,
+    ),
+}

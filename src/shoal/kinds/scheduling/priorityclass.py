@@ -1,7 +1,11 @@
-"""PriorityClass of scheduling.k8s.io/v1: defaults, validation, and the two system classes of every cluster. Pure."""
+"""PriorityClass of scheduling.k8s.io/v1: defaults, validation, strategy, printer columns, and the two system classes of
+every cluster. Pure.
+"""
 
 from __future__ import annotations
 
+from shoal.kinds.column import AGE, Column, field_cell, number_cell
+from shoal.kinds.strategy import Strategy
 from shoal.kinds.validation.field import Object, set_defaults, validate_enum, validate_immutable
 from shoal.objects.errors import Cause, forbidden_field
 
@@ -70,3 +74,21 @@ def system_priority_classes() -> list[Object]:
         }
         for name, (value, description) in _SYSTEM_CLASSES.items()
     ]
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "priorityclasses.scheduling.k8s.io": Strategy(
+        default=default_priority_class,
+        prepare_for_create=prepare_priority_class_create,
+        validate=validate_priority_class,
+    ),
+}
+
+COLUMNS: dict[str, tuple[Column, ...]] = {
+    "priorityclasses.scheduling.k8s.io": (
+        Column("Value", type="integer", cell=number_cell("value")),
+        Column("Global-Default", type="boolean", cell=field_cell("globalDefault", otherwise=False)),
+        AGE,
+        Column("PreemptionPolicy", cell=field_cell("preemptionPolicy", otherwise="")),
+    ),
+}

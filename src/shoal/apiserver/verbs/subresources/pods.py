@@ -11,12 +11,12 @@ from functools import lru_cache
 import orjson
 
 from shoal.apiserver.registry.registry import Resource
-from shoal.apiserver.registry.strategy import Strategy
 from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.apiserver.verbs.patch import patch
 from shoal.apiserver.verbs.update import update
 from shoal.kinds.core.pod import subresources as subresources
 from shoal.kinds.core.pod.pods import default_pod
+from shoal.kinds.strategy import Strategy
 from shoal.objects.errors import NotFound
 from shoal.objects.wire import Response
 

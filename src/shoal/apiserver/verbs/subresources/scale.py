@@ -9,7 +9,6 @@ import orjson
 
 from shoal.apiserver.admission.projection import Projection
 from shoal.apiserver.cache.storage_form import decode
-from shoal.apiserver.registry.registry import ScalePaths
 from shoal.apiserver.request.options import WriteOptions, check_apply_options, parse_write_options
 from shoal.apiserver.response.negotiation import patch_type, reject_transform
 from shoal.apiserver.response.render import served_object
@@ -17,6 +16,7 @@ from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.apiserver.verbs.update import UpdateFunc, guaranteed_update
 from shoal.apiserver.write.pipeline import decode_body, object_field
 from shoal.clock import rfc3339
+from shoal.kinds.strategy import ScalePaths
 from shoal.objects import jsonpatch, mergepatch, strategicpatch, strictjson, strictyaml
 from shoal.objects.apply import apply
 from shoal.objects.errors import BadRequest, Invalid, UnsupportedMedia, invalid_object, invalid_value

@@ -1,24 +1,27 @@
-"""Strategies of the core kinds: pods, services, nodes, volumes, quotas."""
+"""Strategies of the kinds of v1, and of the Events of events.k8s.io/v1, which are the same objects."""
 
 from __future__ import annotations
 
-from shoal.apiserver.registry.strategy import Strategy
-from shoal.kinds.apps import workload_warnings
 from shoal.kinds.core import (
     endpoints,
+    event,
+    event_validation,
     nodes,
     persistentvolume,
     persistentvolumeclaim,
     pod_warnings,
     replicationcontroller,
     resourcequota,
+    secret,
     serviceaccount,
 )
 from shoal.kinds.core.pod import pods
+from shoal.kinds.core.secret_warnings import warn_secret
 from shoal.kinds.core.service import service_validation, service_warnings, services
-from shoal.objects.names import is_dns1123_label
+from shoal.kinds.strategy import REPLICA_PATHS, ScalePaths, StorageAlias, Strategy
+from shoal.objects.names import is_dns1123_label, is_path_segment_name
 
-CORE_STRATEGIES: dict[str, Strategy] = {
+STRATEGIES: dict[str, Strategy] = {
     "pods": Strategy(
         tracks_generation=True,
         default=pods.default_pod,
@@ -42,7 +45,7 @@ CORE_STRATEGIES: dict[str, Strategy] = {
         default=replicationcontroller.default_replication_controller,
         prepare_for_create=replicationcontroller.prepare_replication_controller_create,
         validate=replicationcontroller.validate_replication_controller,
-        warnings=workload_warnings.workload_warnings,
+        warnings=pod_warnings.workload_warnings,
         selectable_field_value=replicationcontroller.selectable_field,
     ),
     "services": Strategy(
@@ -70,6 +73,16 @@ CORE_STRATEGIES: dict[str, Strategy] = {
         prepare_for_update=serviceaccount.prune_secret_references,
         warnings=serviceaccount.warn_service_account,
     ),
+    "configmaps": Strategy(validate=secret.validate_config_map),
+    "secrets": Strategy(default=secret.default_secret, validate=secret.validate_secret, warnings=warn_secret),
+    "namespaces": Strategy(
+        name_rule=is_dns1123_label,
+        default=secret.default_namespace,
+        prepare_for_create=secret.prepare_namespace_create,
+        prepare_for_update=secret.prepare_namespace_update,
+        prepare_for_delete=secret.mark_namespace_terminating,
+        validate=secret.validate_namespace,
+    ),
     "persistentvolumes": Strategy(
         default=persistentvolume.default_volume,
         prepare_for_create=persistentvolume.prepare_volume_create,
@@ -95,4 +108,23 @@ CORE_STRATEGIES: dict[str, Strategy] = {
         prepare_for_update=resourcequota.prepare_limit_range_update,
         validate=resourcequota.validate_limit_range,
     ),
+    "events": Strategy(
+        drop_other_form_managers=True,
+        name_rule=is_path_segment_name,
+        allow_unqualified_finalizers=True,
+        allow_create_on_update=True,
+        selectable_field_value=event.selectable_field,
+        default=event.default_event,
+        validate=event_validation.validate_core_event,
+    ),
+    "events.events.k8s.io": Strategy(
+        drop_other_form_managers=True,
+        allow_create_on_update=True,
+        default=event.default_event,
+        selectable_field_value=event.selectable_field,
+        validate=event_validation.validate_event,
+        storage_alias=StorageAlias("", event.to_core, event.from_core, event.to_core_path),
+    ),
 }
+
+SCALE_PATHS: dict[str, ScalePaths] = {"replicationcontrollers": REPLICA_PATHS}

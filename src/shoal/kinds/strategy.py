@@ -1,7 +1,7 @@
-"""Strategies: the per-kind hooks of the generic verbs, as data.
+"""Strategies: the per-kind hooks of the API server's generic verbs, as data. Pure.
 
-Each hook is pure. Checks that need the rest of the server (escalation, name acceptance, namespaces) are admission
-plugins in `apiserver.admission`.
+Each API group defines the strategies of its kinds in its own package. Checks that need the rest of the server
+(escalation, name acceptance, namespaces) are admission plugins in `apiserver.admission`.
 """
 
 from __future__ import annotations
@@ -96,3 +96,18 @@ class Strategy:
     """By subresource (empty: the object itself), as FieldsV1: fields that a write to it does not write and therefore
     does not own. Needed where that is neither all of status nor everything but status.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePaths:
+    """The JSON paths of the scale subresource, each with its leading dot: `.spec.replicas`."""
+
+    spec: str
+    status: str
+    selector: str = ""
+
+
+CUSTOM_STRATEGY = Strategy(tracks_generation=True, allow_unconditional_update=False)
+"""The strategy of kinds that a CRD defines."""
+REPLICA_PATHS = ScalePaths(".spec.replicas", ".status.replicas", ".spec.selector")
+"""The scale paths of the built-in kinds that have replicas."""
