@@ -12,7 +12,7 @@ from shoal.capi.clusters import decide as clusters
 from shoal.capi.conditions import READY_REASONS, Condition, aggregate_condition, summary_condition
 from shoal.capi.machines import decide as machines
 from shoal.capi.machinesets import decide as machinesets
-from shoal.capi.machinesets.delete_order import machines_to_delete
+from shoal.capi.machinesets.decide import machines_to_delete
 from shoal.capi.metadata_patches import claim_patch
 from shoal.capi.providers.embedded.clusters import decide as hosts
 from shoal.capi.providers.embedded.machines import decide as guests

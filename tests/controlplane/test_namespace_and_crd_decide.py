@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from shoal.controlplane.crdfinalizer import decide as definitions
-from shoal.controlplane.logicalclusters import decide as clusters
+from shoal.controlplane.crdfinalizer import controller as definitions
+from shoal.controlplane.logicalclusters import controller as clusters
 from shoal.controlplane.namespaces import decide as namespaces
 from shoal.controlplane.namespaces.decide import NamespaceContent
 from shoal.kinds.apiextensions.customresourcedefinition import CLEANUP_FINALIZER

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.cli.explain_worker import worker_lines
+from shoal.cli.explain import worker_lines
 from shoal.fleet.explain.worker import explain_worker
 from shoal.kinds.fleet import infrav1
 

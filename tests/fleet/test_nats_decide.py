@@ -34,7 +34,7 @@ from shoal.fleet.bus.interface import MessageVersion, message_of
 from shoal.fleet.bus.jetstream import BusError, read_credentials
 from shoal.fleet.bus.settings import BusSettings, bus_settings
 from shoal.fleet.publisher.decide import OutgoingMessage, PublishDecision, PublishedMessage, decide
-from shoal.fleet.receiver.decide import ReportDecision, decide_report
+from shoal.fleet.receiver.controller import ReportDecision, decide_report
 from shoal.kinds.fleet import infrav1
 
 Object = dict[str, Any]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shoal.fleet.scaledown.decide import ScaleDownDecision, decide
+from shoal.fleet.scaledown.controller import ScaleDownDecision, decide
 from shoal.fleet.scheduler.scaleup import AutoWorkerSettings, parse_auto_worker_settings
 from shoal.kinds.fleet import infrav1
 

@@ -14,8 +14,8 @@ from shoal.fleet.bus.interface import BusMessage, MessageVersion
 from shoal.fleet.worker.hosting.decide import HostingChanges, ObservedObjects, merge_patch_to, plan_changes
 from shoal.fleet.worker.hosting.objects import cluster_object, member_objects
 from shoal.fleet.worker.hosting.upgrade import TargetVersions
+from shoal.fleet.worker.reporter.controller import hub_kubeconfig
 from shoal.fleet.worker.reporter.decide import HostedState, cluster_status
-from shoal.fleet.worker.reporter.kubeconfig import hub_kubeconfig
 from shoal.fleet.worker.settings import WorkerSettings
 from shoal.fleet.worker.subscriber.decide import CopyAction, CopyDecision, decide, new_copy, version_of
 from shoal.kinds.fleet import infrav1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shoal.fleet.resources import MANAGED_CLUSTERS, WORKERS
-from shoal.fleet.worker.handover.decide import HANDED_OVER_ANNOTATION
+from shoal.fleet.worker.handover.controller import HANDED_OVER_ANNOTATION
 from shoal.objects.errors import Forbidden
 from tests.fleet.fleets import as_worker, gone
 from tests.fleet.worker.fleets import Fleet, eventually, fleet, phase

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.placement.cluster_info import CurrentShare
-from shoal.placement.rollout import rolling_step
+from shoal.placement.decide import rolling_step
 
 NAMES = "abcde"
 

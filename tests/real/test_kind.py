@@ -22,9 +22,8 @@ import yaml
 from shoal.assemble.commands.controllers import wait_until_served
 from shoal.capi.informers import CLUSTERS, SECRETS
 from shoal.capi.providers.kind.command import ENGINES, KindCommand
-from shoal.capi.providers.kind.controller import KIND_CLUSTERS
+from shoal.capi.providers.kind.controller import KIND_CLUSTERS, owner_uid_of
 from shoal.capi.providers.kind.errors import KindError
-from shoal.capi.providers.kind.identity import owner_uid_of
 from shoal.client.kubeconfig import load
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import SystemClock

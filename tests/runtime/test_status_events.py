@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.capi.events import MACHINE_EVENT_RULE
-from shoal.fleet.events import MANAGED_CLUSTER_EVENTS
+from shoal.capi.controllers import MACHINE_EVENT_RULE
+from shoal.fleet.controllers import MANAGED_CLUSTER_EVENTS
 from shoal.placement.splitter.events import PLACEMENT_EVENTS as ABOUT_PLACEMENTS
 from shoal.placement.splitter.events import placed_message
 from shoal.placement.splitter.leaf_changes import LeafChanges
 from shoal.runtime.status_events.decide import NORMAL, WARNING, EventRule, StatusEvent, events_between, status_snapshot
-from shoal.sync.events import CLUSTER_EVENT_RULE
+from shoal.sync.controllers import CLUSTER_EVENT_RULE
 from tests.serving import Cluster, Server
 from tests.sync.sync_environment import World
 

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from shoal.store.interface import CompareFailed, KeyValue, StoreEvent, StoreFormatError, StoreUnavailable
-from shoal.store.sqlite import SqliteStore, checkpointer, log
+from shoal.store.sqlite import SqliteStore, log
 from shoal.store.sqlite import file as store_file
+from shoal.store.sqlite import store as sqlite_store
 from tests.store.contract import WatchRecorder, read_state
 
 
@@ -325,8 +326,8 @@ async def test_history_that_cannot_be_read_is_tried_again(sqlite: SqliteStore, m
 
 
 async def test_the_write_ahead_log_is_moved_away_and_restarted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpointer, "INTERVAL_SECONDS", 0.01)
-    monkeypatch.setattr(checkpointer, "WAL_LIMIT", 1 << 20)
+    monkeypatch.setattr(sqlite_store, "INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(sqlite_store, "WAL_LIMIT", 1 << 20)
     restarted = threading.Event()
     restart = log.restart_wal
 
@@ -344,7 +345,7 @@ async def test_the_write_ahead_log_is_moved_away_and_restarted(tmp_path: Path, m
 
 
 async def test_an_idle_store_wakes_nobody(sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpointer, "INTERVAL_SECONDS", 0)
+    monkeypatch.setattr(sqlite_store, "INTERVAL_SECONDS", 0)
     copied = asyncio.Event()
     done = sqlite._checkpointer._on_checkpoint
 

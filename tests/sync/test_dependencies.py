@@ -8,8 +8,8 @@ from typing import Any
 
 from shoal.kinds.workload import workloadcluster
 from shoal.sync.controllers import SyncSettings
-from shoal.sync.syncer.deletion_guard import FREE_DELETIONS
 from shoal.sync.syncer.namespaces import locator, name_with_suffix
+from shoal.sync.syncer.object_sync import FREE_DELETIONS
 from tests.serving import Cluster, Server, config_map, fresh_cluster
 from tests.sync.hub_cluster_pair import Pair, with_config
 from tests.sync.hub_server import own_hub

@@ -9,8 +9,8 @@ import pytest
 from shoal.clock import FakeClock
 from shoal.kinds.core.pod.references import PodReference, pod_references
 from shoal.kinds.workload import workloadcluster
-from shoal.sync.syncer.deletion_guard import FREE_DELETIONS, WINDOW_SECONDS, DeletionGuard
 from shoal.sync.syncer.namespaces import locator, name_with_suffix, parse_locator
+from shoal.sync.syncer.object_sync import FREE_DELETIONS, WINDOW_SECONDS, DeletionGuard
 from shoal.sync.syncer.references import DependencyRef, ReferenceIndex, references_of
 from shoal.sync.syncer.transform import reject_reason, to_downstream
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from shoal.assemble.telemetry import otlp_exporter
 from shoal.assemble.telemetry.otlp_exporter import SpanExporter
-from shoal.telemetry import otlp, tracing
+from shoal.telemetry import tracing
 from tests.isolation.tenants import MANAGED, Hub
 from tests.serving import HANG, Cluster, Server
 from tests.sync.sync_environment import World, deployment
@@ -215,7 +216,7 @@ def test_spans_are_bounded_and_told_as_otlp_has_them() -> None:
     assert (len(tracer.pending_spans), tracer.dropped_spans) == (tracing.MAX_PENDING_SPANS, 3)
     with pytest.raises(ValueError, match="no"), tracer.span("scope", "failed", tracing.SPAN_KIND_SERVER, None):
         raise ValueError("no")
-    sent = otlp.export_request(list(tracer.pending_spans)[-2:], {"service.name": "s"})
+    sent = otlp_exporter.export_request(list(tracer.pending_spans)[-2:], {"service.name": "s"})
     [resource] = sent["resourceSpans"]
     assert resource["resource"]["attributes"] == [{"key": "service.name", "value": {"stringValue": "s"}}]
     good, bad = resource["scopeSpans"][0]["spans"]

@@ -17,7 +17,7 @@ from shoal.apiserver.authn.authenticator import User
 from shoal.apiserver.authz import Attributes, forbidden
 from shoal.apiserver.endpoints.nonresource import NonResourceHandler, not_found_page
 from shoal.apiserver.endpoints.routes import ExtraRoute, ExtraRoutes
-from shoal.apiserver.flowcontrol.inflight import InFlightLimiter
+from shoal.apiserver.flowcontrol.seats import InFlightLimiter
 from shoal.apiserver.impersonation import impersonate
 from shoal.apiserver.inprocess import IN_PROCESS
 from shoal.apiserver.metrics.requests import APIServerMetrics, RequestLabels, request_labels_of

@@ -8,11 +8,46 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shoal.cli import explain_worker
 from shoal.cli.options.hub import CommandError, call_hub, hub_options
 from shoal.cli.printers import format_table, output_option, print_output
 from shoal.client.rest import Client
 from shoal.objects.errors import NotFound, StatusError
+
+if TYPE_CHECKING:
+    from shoal.assemble.commands.explain import WorkerExplanation
+
+WORKER_NAMES = ("worker", "workers", "wk")
+MAX_WORKER_ROWS = 50
+
+
+def explain(name: str, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
+    async def request(client: Client) -> WorkerExplanation:
+        from shoal.assemble.commands.explain import explain_worker_by_name  # noqa: PLC0415  loads more slowly than help may take
+
+        return await explain_worker_by_name(client, name)
+
+    try:
+        found = call_hub(kubeconfig, data_dir, request)
+    except NotFound as error:
+        raise CommandError(str(error), "shoal status shows those there are") from None
+    print_output(asdict(found), worker_lines(found), output)
+
+
+def worker_lines(explanation: WorkerExplanation) -> list[str]:
+    number = len(explanation.hosted)
+    lines = [f"worker {explanation.worker} has {number} ManagedCluster{'s' if number != 1 else ''}"]
+    lines += [f"  {type_} {status} ({reason}): {message}" for type_, status, reason, message in explanation.said]
+    if explanation.hosted:
+        head = ["MANAGEDCLUSTER", "PHASE", "MOVES TO", "COULD GO TO", "IF THE WORKER IS LOST"]
+        rows = [
+            [each.name, each.phase, each.moving or "-", each.elsewhere or each.why, each.if_lost]
+            for each in explanation.hosted[:MAX_WORKER_ROWS]
+        ]
+        lines += ["", *format_table([head, *rows])]
+        if number > MAX_WORKER_ROWS:
+            lines.append(f"  and {number - MAX_WORKER_ROWS} more (-o json shows all)")
+    return lines
+
 
 if TYPE_CHECKING:
     from shoal.assemble.commands.explain import ManagedClusterExplanation, WorkerFit
@@ -34,8 +69,8 @@ def command(kind: str, name: str, namespace: str, output: str, kubeconfig: Path 
     """Why a ManagedCluster is on its Worker, or why it waits and what single change would let it be hosted. Of a
     Worker: how far its drain is, and where each of its ManagedClusters could go. Of a Deployment, or whatever else is
     placed: why it is in its clusters, and what would bring it to others."""
-    if kind.lower() in explain_worker.WORKER_NAMES:
-        explain_worker.explain(name, output, kubeconfig, data_dir)
+    if kind.lower() in WORKER_NAMES:
+        explain(name, output, kubeconfig, data_dir)
         return
     if kind.lower() not in MANAGED_CLUSTER_NAMES:
         explain_placed_object(kind, name, namespace, output, kubeconfig, data_dir)

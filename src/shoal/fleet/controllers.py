@@ -11,12 +11,12 @@ from shoal.fleet.bus.link_metrics import LinkMetrics
 from shoal.fleet.bus.settings import BusSettings
 from shoal.fleet.bus.subjects import HUB_CONSUMER, worker_consumer
 from shoal.fleet.bus.watch_bus import WatchBus
-from shoal.fleet.events import new_event_controller
 from shoal.fleet.health.controller import new_health_controllers
 from shoal.fleet.join.controller import new_join_controllers
 from shoal.fleet.metrics import FleetMetrics
 from shoal.fleet.migration.eviction_controller import EvictionReconciler
 from shoal.fleet.rebalance.controller import Rebalancer
+from shoal.fleet.resources import MANAGED_CLUSTERS, WORKERS
 from shoal.fleet.scaledown.controller import ScaleDownReconciler
 from shoal.fleet.scheduler.controller import FleetScheduler
 from shoal.fleet.worker.deps import WorkerDeps
@@ -30,6 +30,37 @@ from shoal.fleet.worker.subscriber.controller import HubSubscriber, message_load
 from shoal.fleet.worker.subscriber.last_message import CALM_SECONDS
 from shoal.fleet.workerprocesses.controller import WorkerProcessSupervisor
 from shoal.fleet.workerprocesses.interface import WorkerProcesses
+from shoal.kinds.fleet import infrav1
+from shoal.runtime.event_recorder import EventSource
+from shoal.runtime.status_events.controller import StatusEventController
+from shoal.runtime.status_events.decide import EventRule
+
+COMPONENT = "shoal-fleet"
+MANAGED_CLUSTER_EVENTS = EventRule(
+    on_true=frozenset({infrav1.READY}),
+    on_change=frozenset({infrav1.SCHEDULED, infrav1.MOVING, infrav1.MOVABLE}),
+    phases=frozenset({infrav1.UPGRADING, infrav1.TERMINATING}),
+    warning_phases=frozenset({infrav1.FAILED}),
+    assignment_field="assignedWorker",
+)
+WORKER_EVENTS = EventRule(
+    on_true=frozenset({infrav1.READY}),
+    phases=frozenset({infrav1.TERMINATING}),
+    warning_phases=frozenset({infrav1.LOST}),
+)
+
+
+def new_event_controller(client: Client, clock: Clock) -> StatusEventController:
+    """Returns the event controller. `client` is for the hub's root."""
+    event_rules = [
+        (
+            MANAGED_CLUSTERS,
+            EventSource(COMPONENT, infrav1.API_VERSION, infrav1.MANAGED_CLUSTER),
+            MANAGED_CLUSTER_EVENTS,
+        ),
+        (WORKERS, EventSource(COMPONENT, infrav1.API_VERSION, infrav1.WORKER), WORKER_EVENTS),
+    ]
+    return StatusEventController("fleet-events", client, clock, event_rules)
 
 
 class FleetRunnable(Protocol):

@@ -22,7 +22,34 @@ from shoal.placement.filter import (
 )
 from shoal.placement.ordinals import OrdinalRange, assign_ranges
 from shoal.placement.policy import NEVER, PlacementPolicy
-from shoal.placement.rollout import rolling_step
+
+
+def rolling_step(
+    target: Mapping[str, int], current_shares: Mapping[str, CurrentShare], floor: int, surge: int = 0
+) -> dict[str, int]:
+    """Returns the shares until the next reconcile, including clusters with a target of 0 and what they keep for now."""
+    if not current_shares:
+        return dict(target)
+    names = list(dict.fromkeys([*target, *current_shares]))
+    shares = {name: current_shares.get(name, NO_SHARE).replicas for name in names}
+    available = {name: min(part.available, part.replicas) for name, part in current_shares.items()}
+    spare = max(sum(available.values()) - floor, 0)
+    for name in names:
+        surplus = max(shares[name] - target.get(name, 0), 0)
+        not_running = min(surplus, shares[name] - available.get(name, 0))
+        movable = min(surplus - not_running, spare)
+        spare -= movable
+        shares[name] -= not_running + movable
+    shortfall = sum(target.values()) - sum(shares.values())
+    for name in names:
+        if shortfall + surge > 0:
+            change = min(max(target.get(name, 0) - shares[name], 0), shortfall + surge)
+        else:
+            change = -min(max(shares[name] - available.get(name, 0), 0), -shortfall - surge)
+        shares[name] += change
+        shortfall -= change
+    return shares
+
 
 EVICTED_REASONS = ("NotReady", "FailBackWaits")
 

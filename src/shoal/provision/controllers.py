@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from shoal.client.rest import Client
 from shoal.clock import Clock
@@ -11,17 +12,83 @@ from shoal.provision.cloudprovider.overlay import OverlayCloudProvider, OverlayR
 from shoal.provision.cloudprovider.types import CloudProvider
 from shoal.provision.clusterapi.machine_assignment import MachineAssigner
 from shoal.provision.clusterapi.provider import ClusterAPIProvider
-from shoal.provision.disruption.controllers import new_disruption_controllers
-from shoal.provision.lifecycle.controllers import new_lifecycle_controllers
+from shoal.provision.disruption.change_detector import ChangeDetector
+from shoal.provision.disruption.controller import DisruptionReconciler
+from shoal.provision.disruption.events import DisruptionRecorder
+from shoal.provision.disruption.model import DisruptionSettings
+from shoal.provision.disruption.nodeclaim_conditions import NodeClaimConditionReconciler
+from shoal.provision.disruption.queue import CommandExecutor
+from shoal.provision.disruption.snapshot import Provisioner, SnapshotBuilder
+from shoal.provision.lifecycle.controller import LifecycleReconciler
+from shoal.provision.lifecycle.garbagecollection.controller import GarbageCollectionReconciler
+from shoal.provision.lifecycle.nodeclaim_index import NodeClaimIndex
+from shoal.provision.lifecycle.nodehealth.controller import NodeHealthReconciler
+from shoal.provision.lifecycle.registrationhealth.controller import RegistrationHealthReconciler
+from shoal.provision.lifecycle.termination.controller import TerminationReconciler
 from shoal.provision.management import ManagementResolver, StoreResolver
 from shoal.provision.nodepools.controller import NodeClassReconciler, NodeOverlayReconciler, NodePoolReconciler
 from shoal.provision.provisioning.controller import ProvisioningReconciler
 from shoal.provision.settings import DEFAULT_SETTINGS, ProvisionerSettings
+from shoal.provision.settings import ProvisionerSettings as All
 from shoal.provision.solver.process import SolverProcess
 from shoal.provision.state import ClusterState
 from shoal.provision.state_metrics import StateMetrics
+from shoal.runtime.controller import Controller
 from shoal.runtime.event_recorder import EventRecorder
 from shoal.runtime.manager import Runnable
+
+
+def new_lifecycle_controllers(
+    resolver: ManagementResolver,
+    state: ClusterState,
+    provider: CloudProvider,
+    recorder: EventRecorder,
+    clock: Clock,
+    *,
+    repair: bool = False,
+) -> list[Controller[tuple[str, str]] | Controller[str]]:
+    def meter(controller: str) -> CloudProvider:
+        return MeteredCloudProvider(provider, controller, clock)
+
+    index = NodeClaimIndex(state)
+    registration_health = RegistrationHealthReconciler(resolver, state, clock)
+    controllers: list[Controller[tuple[str, str]] | Controller[str]] = [
+        registration_health.controller,
+        LifecycleReconciler(
+            resolver, state, index, meter("nodeclaim.lifecycle"), registration_health, recorder, clock
+        ).controller,
+        TerminationReconciler(resolver, state, index, meter("node.termination"), recorder, clock).controller,
+        GarbageCollectionReconciler(resolver, state, index, meter("nodeclaim.garbagecollection"), clock).controller,
+    ]
+    if repair:
+        controllers.append(NodeHealthReconciler(resolver, state, index, provider, recorder, clock).controller)
+    return controllers
+
+
+def new_disruption_controllers(
+    resolver: ManagementResolver,
+    state: ClusterState,
+    provider: CloudProvider,
+    provisioner: Provisioner,
+    recorder: EventRecorder,
+    clock: Clock,
+    solver: SolverProcess,
+    settings: All,
+) -> list[Controller[Any]]:
+    conditions = NodeClaimConditionReconciler(resolver, state, provider, clock)
+    disruption = DisruptionReconciler(
+        state,
+        SnapshotBuilder(state, conditions, provisioner),
+        ChangeDetector(state, provider),
+        CommandExecutor(resolver, state, recorder, clock, provisioner.nominate),
+        DisruptionRecorder(recorder),
+        solver,
+        clock,
+        DisruptionSettings(settings.planner, settings.spot_to_spot_consolidation),
+        settings.validation_seconds,
+    )
+    return [conditions.controller, disruption.controller, disruption.evaluation_controller]
+
 
 ProviderFactory = Callable[[ManagementResolver, ClusterState, Clock], tuple[CloudProvider, list[Runnable]]]
 """Creates a cloud provider and the controllers that the provider itself runs."""

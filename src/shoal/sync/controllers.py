@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shoal.client.rest import Client
@@ -10,16 +10,70 @@ from shoal.clock import Clock
 from shoal.kinds.workload import workloadcluster
 from shoal.kinds.workload.workloadcluster import DEFAULT_RESOURCES as DEFAULT_RESOURCES
 from shoal.objects.errors import ShoalError
+from shoal.runtime.event_recorder import EventRecorder, EventSource
 from shoal.runtime.manager import Runnable
+from shoal.runtime.status_events.controller import StatusEventController
+from shoal.runtime.status_events.decide import EventRule
 from shoal.sync.cluster_status import ClusterStatusWriter
-from shoal.sync.events import new_event_controller
 from shoal.sync.importer.controller import ImportReconciler
 from shoal.sync.negotiation.controller import NegotiationReconciler
 from shoal.sync.registration.capacity_controller import CapacityReconciler
 from shoal.sync.registration.controller import new_registration_controller
 from shoal.sync.remote_cluster import NewClient, Object, RemoteCluster, connect_by_kubeconfig
-from shoal.sync.syncer.controllers import new_syncer_controllers
+from shoal.sync.resources import CLUSTERS
+from shoal.sync.syncer.controller import HubComponents, SyncerManager
+from shoal.sync.syncer.finalizer_cleanup import FinalizerCleanup
+from shoal.sync.syncer.hub_informers import HubInformers
+from shoal.sync.syncer.hub_writer import HubWriter
 from shoal.sync.syncer.pull_syncer import PullSyncer
+from shoal.sync.syncer.status import DELETIONS_HELD, HUB_CHANGED, NOT_MIRRORED, NOT_SYNCED, ORPHANS
+from shoal.sync.syncer.synced_resources import SyncedResourceTracker
+
+
+class SyncerEventRecorder:
+    """The event recorder as a runnable."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self.name = "syncer-events"
+        self.recorder = EventRecorder(lambda cluster: client, clock)
+        self.run = self.recorder.run
+
+
+def new_syncer_controllers(
+    client: Client,
+    clock: Clock,
+    new_client: NewClient,
+    resources: Sequence[str],
+    status_writer: ClusterStatusWriter,
+    mode: str,
+) -> list[Runnable]:
+    """`mode` is the sync mode of workload Clusters that set none."""
+    events, hub = SyncerEventRecorder(client, clock), HubInformers(client, clock)
+    hub_writer = HubWriter(client, events.recorder)
+    components = HubComponents(
+        hub,
+        SyncedResourceTracker(client, clock, hub, list(resources)),
+        FinalizerCleanup(client, clock, hub, hub_writer),
+        hub_writer,
+    )
+    return [
+        components.resources,
+        components.finalizer_cleanup.controller,
+        events,
+        SyncerManager(client, clock, new_client, components, status_writer, mode),
+    ]
+
+
+REPORTED_CONDITIONS = frozenset({ORPHANS, HUB_CHANGED, DELETIONS_HELD, NOT_SYNCED, NOT_MIRRORED})
+CLUSTER_EVENT_RULE = EventRule(
+    on_true=frozenset({workloadcluster.READY}), on_change=REPORTED_CONDITIONS, negative_polarity=REPORTED_CONDITIONS
+)
+
+
+def new_event_controller(client: Client, clock: Clock) -> StatusEventController:
+    """`client` is at the hub's root."""
+    source = EventSource("shoal-sync", f"{workloadcluster.GROUP}/{workloadcluster.VERSION}", workloadcluster.KIND)
+    return StatusEventController("sync-events", client, clock, [(CLUSTERS, source, CLUSTER_EVENT_RULE)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from shoal.capi.informers import CLUSTERS, SECRETS
-from shoal.capi.providers.kind.identity import owner_uid_of
+from shoal.capi.providers.kind.controller import owner_uid_of
 from shoal.client.rest import GroupVersionResource
 from shoal.kinds.clusterapi import capi, kindcluster
 from tests.capi.crashable_server import Cut

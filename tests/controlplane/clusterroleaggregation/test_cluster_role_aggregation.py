@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shoal.controlplane.clusterroleaggregation.decide import roles_to_update
+from shoal.controlplane.clusterroleaggregation.controller import roles_to_update
 from tests.serving import Cluster
 
 Object = dict[str, Any]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.controlplane.cronjobs.schedule import InvalidSchedule, MissedSchedules, load_zone, most_recent_schedule
+from shoal.controlplane.cronjobs.decide import InvalidSchedule, MissedSchedules, load_zone, most_recent_schedule
 from shoal.kinds.batch.cron import parse_schedule
 from shoal.kinds.batch.cron_times import next_fire_time
 

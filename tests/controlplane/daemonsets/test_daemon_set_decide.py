@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shoal.controlplane.daemonsets.backoff import FailedPodsBackoff
+from shoal.controlplane.daemonsets.controller import FailedPodsBackoff
 from shoal.controlplane.daemonsets.decide import DaemonSetDecision, DaemonSetSnapshot, decide, revisions_to_delete
 from shoal.controlplane.daemonsets.eligibility import NodeMatcher, new_pods, target_node, tolerations_of
 from shoal.controlplane.daemonsets.rollout import bounds_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shoal.client.rest import GroupVersionResource
-from shoal.controlplane.eventttl.decide import EVENT_TTL_SECONDS, expiry_time
+from shoal.controlplane.eventttl.controller import EVENT_TTL_SECONDS, expiry_time
 from tests.controlplane.world import world
 
 EVENTS = GroupVersionResource("", "v1", "events")

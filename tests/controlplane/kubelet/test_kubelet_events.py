@@ -9,8 +9,8 @@ import pytest
 
 from shoal.clock import rfc3339
 from shoal.controlplane.kubelet.container_runtime import predict_outcome
+from shoal.controlplane.kubelet.controller import kubelet_events
 from shoal.controlplane.kubelet.decide import KubeletDecision, decide_pod
-from shoal.controlplane.kubelet.events import kubelet_events
 from shoal.controlplane.kubelet.stages import default_stages
 from shoal.runtime.event_recorder import EVENTS
 from tests.controlplane.kubelet.samples import NOW, pod, ready_node

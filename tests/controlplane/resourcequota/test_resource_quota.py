@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shoal.controlplane.resourcequota.decide import needs_update, next_change, quota_resources, quota_status
+from shoal.controlplane.resourcequota.controller import needs_update, next_change, quota_resources, quota_status
 from shoal.kinds.core.quota_usage import measure
 from tests.serving import DEFINITIONS, WIDGETS, Cluster, Server, fresh_cluster, widget, widget_definition
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shoal.controlplane.servicecidrs.decide import can_delete, service_addresses
+from shoal.controlplane.servicecidrs.controller import can_delete, service_addresses
 from tests.controlplane.workloads import Object, condition
 from tests.serving import Cluster, Server, fresh_cluster
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.fleet.bundle import decide
-from shoal.fleet.bundle.decide import BundleRelease, RolloutState
-from shoal.fleet.bundle.diff import first_difference
+from shoal.fleet.bundle.decide import BundleRelease, RolloutState, first_difference
 from shoal.fleet.bundle.objects import (
     NAMESPACE,
     BundleSpec,

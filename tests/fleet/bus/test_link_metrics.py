@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 
 from shoal.apiserver.metrics.requests import APIServerMetrics
-from shoal.client.metered_transport import MeteredTransport
 from shoal.clock import FakeClock
 from shoal.fleet.bus.link_metrics import DIGEST, RESUME, LinkMetrics
+from shoal.fleet.bus.watch_bus import MeteredTransport
 
 
 def test_it_is_shown_as_metrics() -> None:

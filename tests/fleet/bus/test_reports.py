@@ -20,9 +20,9 @@ from shoal.fleet.controllers import FleetRunnable, new_worker_controllers
 from shoal.fleet.resources import MANAGED_CLUSTERS, SECRETS
 from shoal.fleet.worker.informers import MACHINE_DEPLOYMENTS, WorkerInformers
 from shoal.fleet.worker.reporter import controller as reporting
+from shoal.fleet.worker.reporter.controller import TokenBucket
 from shoal.fleet.worker.settings import WorkerSettings
 from shoal.runtime.controller import Controller
-from shoal.runtime.rate_limiter import TokenBucket
 from tests.fleet.bus.contract import CuttableTransport
 from tests.fleet.fleets import Fleet, as_worker, eventually, fleet, phase, provision, running, server
 

@@ -10,19 +10,21 @@ from typing import Any
 
 from shoal.fleet.bus.interface import message_of
 from shoal.fleet.migration.decide import (
+    LeaseObservation,
     MigrationObstacle,
     RestoreSource,
     cancelled_status,
     final_source,
+    has_expired,
+    observe_lease,
     planned_status,
     reassigned_status,
     restore_source_of,
 )
-from shoal.fleet.migration.lease_expiry import LeaseObservation, has_expired, observe_lease
 from shoal.fleet.migration.settings import MigrationSettings
 from shoal.fleet.worker.fence.decide import FROZEN_ANNOTATION, HELD_ANNOTATION, is_leaving, ownership_error
 from shoal.fleet.worker.fence.fence import WriteFence
-from shoal.fleet.worker.handover.decide import HandoverAction, decide_handover
+from shoal.fleet.worker.handover.controller import HandoverAction, decide_handover
 from shoal.fleet.worker.replication.decide import ReplicationAction
 from shoal.fleet.worker.replication.decide import next_action as shipping_step
 from shoal.fleet.worker.subscriber.decide import needs_restore, new_copy, version_annotations, version_of

@@ -10,14 +10,18 @@ from hypothesis import strategies as st
 
 from shoal.fleet.migration.decide import (
     LOST,
+    LeaseObservation,
     MigrationObstacle,
     RestoreSource,
     cancelled_status,
     completed_status,
+    has_expired,
     is_migrating,
     movable_status,
+    observe_lease,
     planned_status,
     reassigned_status,
+    required_silence,
     restore_source_of,
 )
 from shoal.fleet.migration.eviction import (
@@ -32,7 +36,6 @@ from shoal.fleet.migration.eviction import (
     too_many_lost,
     without_counts,
 )
-from shoal.fleet.migration.lease_expiry import LeaseObservation, has_expired, observe_lease, required_silence
 from shoal.fleet.migration.settings import MigrationSettings, parse_migration_settings
 from shoal.kinds.fleet import infrav1, migration
 from tests.fleet.fleets import condition

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shoal.fleet.rebalance.settings import RebalanceSettings, parse_rebalance_settings
+from shoal.fleet.rebalance.controller import RebalanceSettings, parse_rebalance_settings
 from shoal.fleet.resources import CONFIG_MAPS, MANAGED_CLUSTERS
 from shoal.kinds.fleet import infrav1 as names
 from tests.fleet.fleets import SYSTEM, condition

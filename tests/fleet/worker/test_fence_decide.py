@@ -17,7 +17,7 @@ from shoal.fleet.worker.fence.decide import (
     write_denied_reason,
 )
 from shoal.fleet.worker.fence.fence import WriteFence
-from shoal.fleet.worker.handover.decide import HandoverAction, decide_handover
+from shoal.fleet.worker.handover.controller import HandoverAction, decide_handover
 from shoal.fleet.worker.subscriber.decide import EPOCH_ANNOTATION, UID_ANNOTATION
 
 Object = dict[str, Any]

@@ -8,7 +8,7 @@ import pytest
 
 from shoal.fleet.bus.interface import BusMessage, MessageVersion
 from shoal.fleet.worker.fence.decide import FROZEN_ANNOTATION
-from shoal.fleet.worker.handover.decide import HANDED_OVER_ANNOTATION, is_handed_over
+from shoal.fleet.worker.handover.controller import HANDED_OVER_ANNOTATION, is_handed_over
 from shoal.fleet.worker.replication.decide import (
     RESTORED_LOG_ANNOTATION,
     ReplicationAction,

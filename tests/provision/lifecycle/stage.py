@@ -26,7 +26,7 @@ from shoal.provision.cloudprovider.types import (
     NodeClassKind,
     RepairPolicy,
 )
-from shoal.provision.lifecycle.controllers import new_lifecycle_controllers
+from shoal.provision.controllers import new_lifecycle_controllers
 from shoal.provision.management import StoreResolver
 from shoal.provision.state import NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, NODES, PODS, ClusterState
 from shoal.runtime.event_recorder import EVENTS, EventRecorder

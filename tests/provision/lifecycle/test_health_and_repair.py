@@ -10,8 +10,8 @@ from shoal.clock import rfc3339
 from shoal.objects.conditions import condition_is, get_condition
 from shoal.provision.cloudprovider.types import Instance, RepairPolicy
 from shoal.provision.lifecycle.decide import with_condition
-from shoal.provision.lifecycle.garbagecollection.decide import claims_without_instance
-from shoal.provision.lifecycle.nodehealth.decide import (
+from shoal.provision.lifecycle.garbagecollection.controller import claims_without_instance
+from shoal.provision.lifecycle.nodehealth.controller import (
     UnhealthyCondition,
     is_repair_blocked,
     snake_case,

@@ -8,7 +8,7 @@ import pytest
 from shoal.fit.resources import parse_amounts
 from shoal.kinds.karpenter.karpenter import CAPACITY_TYPE, ZONE
 from shoal.provision.cloudprovider.types import InstanceType
-from shoal.provision.simulator import fake, kwok, public_cloud
+from shoal.provision.simulator import catalogues, fake, public_cloud
 from shoal.provision.simulator.catalogues import CATALOGUES, parse_catalogue
 
 
@@ -17,7 +17,7 @@ def prices(kind: InstanceType) -> dict[tuple[str, str], float]:
 
 
 def test_kwok() -> None:
-    types = {each.name: each for each in kwok.kwok_types()}
+    types = {each.name: each for each in catalogues.kwok_types()}
     assert len(types) == 144
     smallest, largest = types["c-1x-amd64-linux"], types["m-256x-arm64-windows"]
     assert len(smallest.offerings) == 8
@@ -30,8 +30,8 @@ def test_kwok() -> None:
     assert largest.capacity["pods"] == 1024
     assert largest.requirements["karpenter.kwok.sh/instance-family"].values == {"m"}
     assert largest.requirements["karpenter.kwok.sh/instance-memory"].values == {"2Ti"}, "as quantities are written"
-    assert len(kwok.kwok_linux_amd64_types()) == 36
-    assert max(each.capacity["cpu"] for each in kwok.kwok_small_types()) == 16_000
+    assert len(catalogues.kwok_linux_amd64_types()) == 36
+    assert max(each.capacity["cpu"] for each in catalogues.kwok_small_types()) == 16_000
 
 
 def test_those_of_karpenters_tests() -> None:

@@ -19,8 +19,8 @@ from shoal.clock import SystemClock
 from shoal.kinds.fleet.logicalcluster import GROUP, VERSION
 from shoal.provision.controllers import new_provision_controllers
 from shoal.provision.settings import ProvisionerSettings
+from shoal.provision.simulator.catalogues import kwok_linux_amd64_types
 from shoal.provision.simulator.factory import new_simulator_factory
-from shoal.provision.simulator.kwok import kwok_linux_amd64_types
 from shoal.provision.state import NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, NODES, PODS
 from shoal.store.sqlite import SqliteStore
 from tests.controlplane.world import CLUSTERS

@@ -13,7 +13,7 @@ from shoal.fit.ports import host_ports, ports_conflict
 from shoal.objects.selectors import from_label_selector
 from shoal.provision.simulation.model import Results, SchedulingInput
 from shoal.provision.simulation.simulate import simulate
-from shoal.provision.simulator.kwok import kwok_linux_amd64_types, kwok_small_types
+from shoal.provision.simulator.catalogues import kwok_linux_amd64_types, kwok_small_types
 from shoal.provision.solver import optimize
 from shoal.provision.solver.optimize import improve
 from shoal.provision.solver.report import OptimizationReport

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from shoal.provision.solver.dominance import undominated_options
 from shoal.provision.solver.instance import (
     PackedNode,
     Packing,
@@ -19,6 +18,7 @@ from shoal.provision.solver.instance import (
     packing_price,
 )
 from shoal.provision.solver.merge import merge_pairs
+from shoal.provision.solver.packing_problem import undominated_options
 from shoal.provision.solver.solve import solve
 from tests.provision.solver.instances import MI, MIXES, benchmark, by_rule, least, small
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from shoal.apiserver.admission.cel_authorizer import cel_authorizer
 from shoal.apiserver.admission.projection import Projection
+from shoal.apiserver.authn.authenticator import SERVICE_ACCOUNT_PREFIX, User, service_account_groups
+from shoal.apiserver.authz import Attributes, Authorizer
 from shoal.apiserver.registry.registry import Resource
 from shoal.apiserver.response.render import served_object
 from shoal.apiserver.server import RequestContext, ServerComponents
@@ -18,6 +20,42 @@ from shoal.kinds.validation.resource_list import QuantityError
 from shoal.objects.errors import Cause, InternalError, NotFound, StatusError
 from shoal.objects.metadata_types import unmarshal_error
 from shoal.objects.selectors import LabelSelector
+
+if TYPE_CHECKING:
+    from shoal.objects.cel.library.authz import AuthzCheck, AuthzDecision
+
+
+def cel_authorizer(authorizer: Authorizer, user: User, cluster: str) -> Callable[[AuthzCheck], AuthzDecision]:
+    # CEL is imported only for requests that a policy or match condition evaluates.
+    from shoal.objects.cel.library.authz import AuthzDecision  # noqa: PLC0415
+
+    def check(wish: AuthzCheck) -> AuthzDecision:
+        subject = user
+        if wish.account is not None:
+            namespace, name = wish.account
+            subject = User(
+                f"{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}", service_account_groups(namespace), cluster=cluster
+            )
+        if wish.path:
+            attributes = Attributes(cluster, wish.verb, path=wish.path)
+        else:
+            attributes = Attributes(
+                cluster,
+                wish.verb,
+                group=wish.group,
+                version="*",
+                resource=wish.resource,
+                subresource=wish.subresource,
+                namespace=wish.namespace,
+                name=wish.name,
+                fields=wish.fields,
+                labels=wish.labels,
+            )
+        decision = authorizer.authorize(subject, attributes)
+        return AuthzDecision(decision.allowed, decision.reason)
+
+    return check
+
 
 if TYPE_CHECKING:
     from shoal.objects.cel.library.authz import AuthorizeFunc

@@ -6,9 +6,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from math import ceil
+from types import TracebackType
 
 from shoal.apiserver.flowcontrol.flowschema import PriorityLevel
 from shoal.apiserver.request.info import ROOT
+from shoal.objects.errors import TooManyRequests
+
+MAX_IN_FLIGHT = 1000
+
+
+class InFlightLimiter:
+    def __init__(self, limit: int = MAX_IN_FLIGHT) -> None:
+        self._limit = limit
+        self.count = 0
+
+    def __enter__(self) -> None:
+        if self.count >= self._limit:
+            raise TooManyRequests("Too many requests, please try again later.", retry_after=1)
+        self.count += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.count -= 1
+
 
 LevelKey = tuple[str, str]
 """Logical cluster and priority level."""

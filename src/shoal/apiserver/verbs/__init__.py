@@ -12,15 +12,16 @@ from shoal.apiserver.verbs.delete import delete, deletecollection
 from shoal.apiserver.verbs.get import get
 from shoal.apiserver.verbs.list import list_objects
 from shoal.apiserver.verbs.patch import patch
-from shoal.apiserver.verbs.services import create_service, patch_service, update_service
+from shoal.apiserver.verbs.subresources.access_review import review
 from shoal.apiserver.verbs.subresources.binding import bind
-from shoal.apiserver.verbs.subresources.create_review import review
 from shoal.apiserver.verbs.subresources.eviction import evict
 from shoal.apiserver.verbs.subresources.finalize import finalize
-from shoal.apiserver.verbs.subresources.kubelet_proxy import read_log, refuse_exec, refuse_proxy
 from shoal.apiserver.verbs.subresources.pods import (
     patch_ephemeral_containers,
     patch_resize,
+    read_log,
+    refuse_exec,
+    refuse_proxy,
     update_ephemeral_containers,
     update_resize,
 )
@@ -28,8 +29,28 @@ from shoal.apiserver.verbs.subresources.scale import get_scale, patch_scale, upd
 from shoal.apiserver.verbs.subresources.token import create_token
 from shoal.apiserver.verbs.update import update
 from shoal.apiserver.verbs.watch import watch
+from shoal.apiserver.write.locks import run_locked, services_lock_key
 from shoal.objects.errors import BadRequest, MethodNotSupported, NotFound
-from shoal.objects.wire import Answer
+from shoal.objects.wire import Answer, Response
+
+
+def _with_services_lock(
+    write: Callable[[ServerComponents, RequestContext], Awaitable[Response]],
+) -> Callable[[ServerComponents, RequestContext], Awaitable[Answer]]:
+    async def write_locked(server: ServerComponents, ctx: RequestContext) -> Answer:
+        if server.webhooks.for_cluster(ctx.info.cluster) is not None:
+            return await write(server, ctx)
+        return await run_locked(services_lock_key(ctx), write, server, ctx)
+
+    return write_locked
+
+
+create_service, update_service, patch_service = (
+    _with_services_lock(create),
+    _with_services_lock(update),
+    _with_services_lock(patch),
+)
+
 
 ReadVerb = Callable[[ServerComponents, RequestContext], Answer]
 WriteVerb = Callable[[ServerComponents, RequestContext], Awaitable[Answer]]

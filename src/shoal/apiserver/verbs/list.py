@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import orjson
+
 from shoal.apiserver.cache.cacher import CachedObject
 from shoal.apiserver.request.info import WILDCARD
 from shoal.apiserver.request.options import (
@@ -16,11 +20,35 @@ from shoal.apiserver.response.negotiation import PROTOBUF
 from shoal.apiserver.response.render import full_list_response, list_response
 from shoal.apiserver.selection import SelectionPredicate, selection_predicate
 from shoal.apiserver.server import RequestContext, ServerComponents
-from shoal.apiserver.verbs import list_digest
 from shoal.apiserver.verbs.node_leases import add_node_leases, may_include_node_leases
 from shoal.apiserver.webhooks.conversion import converted_entry
+from shoal.objects import digest
 from shoal.objects.errors import BadRequest, Cause, Expired, TimedOut
 from shoal.objects.wire import Response
+
+DIGEST_PARAMETER = "digest"
+
+
+def digest_response(client_digest: str, entries: Sequence[CachedObject], revision: int) -> Response:
+    try:
+        client_sums = digest.decode(client_digest)
+    except ValueError as error:
+        raise BadRequest(f"{DIGEST_PARAMETER} is not one: {error}") from None
+    revisions = [(entry.key, entry.revision) for entry in entries]
+    buckets = len(client_sums)
+    differing = digest.differing_buckets(digest.bucket_sums(revisions, buckets), client_sums)
+    differing_set = set(differing)
+    items = {key: str(written) for key, written in revisions if digest.bucket_of(key, buckets) in differing_set}
+    body = {
+        "kind": "Digest",
+        "apiVersion": "meta.shoal.dev/v1alpha1",
+        "metadata": {"resourceVersion": str(revision)},
+        "count": len(revisions),
+        "buckets": differing,
+        "items": items,
+    }
+    return Response(200, orjson.dumps(body))
+
 
 Row = tuple[str, CachedObject]
 
@@ -29,7 +57,7 @@ def list_objects(server: ServerComponents, ctx: RequestContext) -> Response:
     options = parse_list_options(ctx.query, watching=False)
     predicate = selection_predicate(ctx.resource, options.label_selector, options.field_selector)
     revision, exact = list_revision(server, ctx, options)
-    if list_digest.DIGEST_PARAMETER in ctx.query:
+    if DIGEST_PARAMETER in ctx.query:
         return _digest(server, ctx, predicate)
     include_object = ctx.query.get("includeObject", "")
     if ctx.info.cluster == WILDCARD:
@@ -71,12 +99,12 @@ def list_objects(server: ServerComponents, ctx: RequestContext) -> Response:
 def _digest(server: ServerComponents, ctx: RequestContext, predicate: SelectionPredicate | None) -> Response:
     """Digest of the whole current state."""
     if ctx.info.cluster == WILDCARD:
-        raise BadRequest(f"{list_digest.DIGEST_PARAMETER} is for one logical cluster")
+        raise BadRequest(f"{DIGEST_PARAMETER} is for one logical cluster")
     candidates = ctx.resource_cache.table(ctx.info.cluster).select(
         ctx.namespace, "", predicate.trigger if predicate is not None else None
     )
     selected = [entry for entry in candidates if predicate is None or predicate.matches(entry)]
-    return list_digest.digest_response(ctx.query[list_digest.DIGEST_PARAMETER], selected, server.cache.revision)
+    return digest_response(ctx.query[DIGEST_PARAMETER], selected, server.cache.revision)
 
 
 def _page(rows: list[Row], options: ListOptions, revision: int, counted: bool) -> tuple[list[Row], dict[str, object]]:

@@ -18,14 +18,13 @@ from shoal.assemble.server.health import HealthServer
 from shoal.assemble.server.process import run_until_stopped
 from shoal.capi import informers as capi
 from shoal.capi.controllers import Provider, new_capi_controllers
-from shoal.capi.providers.embedded.controllers import embedded_provider
+from shoal.capi.providers.embedded.controllers import embedded_provider, unhosted_provider
 from shoal.capi.providers.embedded.informers import (
     EMBEDDED_CLUSTERS,
     EMBEDDED_MACHINES,
     EMBEDDED_TEMPLATES,
     LOGICAL_CLUSTERS,
 )
-from shoal.capi.providers.embedded.unhosted_clusters import unhosted_provider
 from shoal.capi.providers.kind.command import KindCommand
 from shoal.capi.providers.kind.controller import KIND_CLUSTERS
 from shoal.capi.providers.kind.controllers import KindSettings, kind_provider, new_kind_controllers

@@ -21,8 +21,7 @@ from shoal.apiserver.authz.node_graph import CachedNodeGraph
 from shoal.apiserver.authz.role_cache import CachedRoleGetter
 from shoal.apiserver.authz.syncer import SyncerAuthorizer
 from shoal.apiserver.authz.syncer_graph import CachedSyncerGraph
-from shoal.apiserver.authz.worker import WorkerAuthorizer
-from shoal.apiserver.authz.worker_graph import CachedWorkerGraph
+from shoal.apiserver.authz.worker import CachedWorkerGraph, WorkerAuthorizer
 from shoal.apiserver.cache.cacher import WatchCache, store_key
 from shoal.apiserver.cache.compaction import HistoryCompactor, HistoryWindow
 from shoal.apiserver.cache.readiness import StoreReadiness

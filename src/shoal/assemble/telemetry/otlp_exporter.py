@@ -10,15 +10,55 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
 from shoal import __version__
 from shoal.client.transport import Unreachable
-from shoal.telemetry import otlp, tracing
+from shoal.telemetry import tracing
+from shoal.telemetry.tracing import Span
+
+TRACES_PATH = "/v1/traces"
+STATUS_ERROR = 2
+
+
+def export_request(spans: Iterable[Span], resource: dict[str, str]) -> dict[str, Any]:
+    """Returns the body of one export. `resource` describes the process."""
+    scopes: dict[str, list[dict[str, Any]]] = {}
+    for span in spans:
+        scopes.setdefault(span.scope, []).append(_encode_span(span))
+    scope_spans = [{"scope": {"name": scope}, "spans": encoded} for scope, encoded in scopes.items()]
+    return {"resourceSpans": [{"resource": {"attributes": _encode_attributes(resource)}, "scopeSpans": scope_spans}]}
+
+
+def _encode_span(span: Span) -> dict[str, Any]:
+    encoded: dict[str, Any] = {
+        "traceId": span.context.trace_id,
+        "spanId": span.context.span_id,
+        "name": span.name,
+        "kind": span.kind,
+        # Protobuf JSON encodes 64-bit integers as strings.
+        "startTimeUnixNano": str(span.start_ns),
+        "endTimeUnixNano": str(span.end_ns),
+        "attributes": _encode_attributes(span.attributes),
+    }
+    if span.parent_span_id:
+        encoded["parentSpanId"] = span.parent_span_id
+    if span.error:
+        encoded["status"] = {"code": STATUS_ERROR, "message": span.error}
+    return encoded
+
+
+def _encode_attributes(values: dict[str, str] | dict[str, str | int]) -> list[dict[str, Any]]:
+    return [
+        {"key": key, "value": {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}}
+        for key, value in values.items()
+    ]
+
 
 log = logging.getLogger("shoal.assemble")
 
@@ -34,7 +74,7 @@ class SpanExporter:
         from shoal.client.webhook_transport import WebhookTransport  # noqa: PLC0415
 
         self._tracer = tracer
-        self._url = endpoint if urlsplit(endpoint).path.strip("/") else endpoint.rstrip("/") + otlp.TRACES_PATH
+        self._url = endpoint if urlsplit(endpoint).path.strip("/") else endpoint.rstrip("/") + TRACES_PATH
         self._posting = WebhookTransport()
         self._has_warned = False
         self._resource = {
@@ -58,7 +98,7 @@ class SpanExporter:
     async def _send(self) -> bool:
         pending = self._tracer.pending_spans
         spans = [pending.popleft() for _ in range(min(len(pending), MAX_BATCH_SPANS))]
-        body = orjson.dumps(otlp.export_request(spans, self._resource))
+        body = orjson.dumps(export_request(spans, self._resource))
         try:
             async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
                 status, _ = await self._posting.post(self._url, body, most=MAX_RESPONSE_BYTES)

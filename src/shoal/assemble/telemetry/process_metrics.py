@@ -2,13 +2,55 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import time
+from collections.abc import Iterator
+
 import shoal.client.metrics
 import shoal.controlplane.scheduler.metrics
 import shoal.fleet.metrics
 import shoal.provision.metrics
 import shoal.runtime.metrics
 import shoal.sync.metrics
-import shoal.telemetry.process
+
+_STARTED = time.time()
+_PAGE_SIZE = resource.getpagesize()
+_HELP = {
+    "process_cpu_seconds_total": ("counter", "CPU time, user and system."),
+    "process_max_fds": ("gauge", "Files it may have open."),
+    "process_open_fds": ("gauge", "Files it has open."),
+    "process_resident_memory_bytes": ("gauge", "Memory it holds."),
+    "process_start_time_seconds": ("gauge", "When it began, since 1970."),
+    "process_virtual_memory_bytes": ("gauge", "Address space it has."),
+}
+
+
+def render(only_cluster: str | None = None) -> str:
+    """For /metrics. Empty for the scrape of one logical cluster, because the process is shared."""
+    if only_cluster is not None:
+        return ""
+    lines = []
+    for name, value in sorted(_values()):
+        kind, text = _HELP[name]
+        lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", f"{name} {value:.10g}"]
+    return "\n".join(lines) + "\n"
+
+
+def _values() -> Iterator[tuple[str, float]]:
+    used = os.times()
+    yield "process_cpu_seconds_total", used.user + used.system
+    yield "process_max_fds", float(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    yield "process_start_time_seconds", _STARTED
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            size, resident = file.read().split()[:2]
+        yield "process_open_fds", float(len(os.listdir("/proc/self/fd")) - 1)
+    except OSError:
+        return
+    yield "process_virtual_memory_bytes", float(int(size) * _PAGE_SIZE)
+    yield "process_resident_memory_bytes", float(int(resident) * _PAGE_SIZE)
+
 
 _RENDERERS = (
     shoal.client.metrics.render,
@@ -17,7 +59,7 @@ _RENDERERS = (
     shoal.provision.metrics.render,
     shoal.runtime.metrics.render,
     shoal.sync.metrics.render,
-    shoal.telemetry.process.render,
+    render,
 )
 
 

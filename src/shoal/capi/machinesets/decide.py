@@ -12,12 +12,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.capi.conditions import paused_condition, with_condition
-from shoal.capi.machinesets.delete_order import machines_to_delete
+from shoal.capi.conditions import paused_condition, with_condition, with_status
 from shoal.capi.machinesets.remediation import plan_remediation
-from shoal.capi.machinesets.status import machine_set_status
 from shoal.capi.metadata_patches import claim_patch, release_patch
-from shoal.capi.replicas import effective_selector
+from shoal.capi.replicas import (
+    count_with_condition,
+    deleting_condition,
+    effective_selector,
+    machine_conditions,
+    remediating_condition,
+    scaling_down_condition,
+    scaling_up_condition,
+    selector_text,
+    version_counts,
+)
 from shoal.capi.templates import IN_PLACE_FIELDS, stable_suffix
 from shoal.kinds.clusterapi.capi import (
     ANNOTATIONS_FROM_SET,
@@ -26,6 +34,7 @@ from shoal.kinds.clusterapi.capi import (
     CLONED_FROM_NAME,
     CLUSTER,
     CLUSTER_NAME,
+    DELETE_MACHINE,
     DEPLOYMENT_NAME,
     DISABLE_MACHINE_CREATE,
     LABELS_FROM_SET,
@@ -43,6 +52,64 @@ from shoal.kinds.clusterapi.capi import (
     labels_of,
     owner_reference,
 )
+from shoal.objects.conditions import condition_is
+
+
+def machine_set_status(machine_set: Object, machines: Sequence[Object], has_template: bool, now: str) -> Object:
+    """The MachineSet with its desired status; the identical object if nothing changes."""
+    deleting = is_deleting(machine_set)
+    desired = 0 if deleting else int(machine_set["spec"].get("replicas", 1))
+    counts = {
+        "selector": selector_text(machine_set["spec"].get("selector"), {SET_NAME: machine_set["metadata"]["name"]}),
+        "replicas": len(machines),
+        "readyReplicas": count_with_condition(machines, "Ready"),
+        "availableReplicas": count_with_condition(machines, "Available"),
+        "upToDateReplicas": count_with_condition(machines, "UpToDate"),
+        "versions": version_counts(machines),
+    }
+    kind = machine_set["spec"]["template"]["spec"]["infrastructureRef"]["kind"]
+    missing_template = "" if has_template else f"{kind} does not exist"
+    conditions = [
+        scaling_up_condition(len(machines), desired, "" if deleting else missing_template),
+        scaling_down_condition(len(machines), desired),
+        *machine_conditions(machines),
+        remediating_condition(machines, " by MachineSet"),
+        deleting_condition(deleting, len(machines), "Machine"),
+        paused_condition(False, None),
+    ]
+    return with_status(machine_set, counts, conditions, now)
+
+
+def machines_to_delete(machines: Sequence[Object], count: int, order: str) -> list[Object]:
+    """Deleting first, then annotated for deletion, then unhealthy, then by `order`; Random is by name."""
+    if count <= 0:
+        return []
+    by_name = sorted(machines, key=lambda machine: str(machine["metadata"]["name"]))
+    if order != "Random":
+        by_name.sort(key=_creation_time, reverse=order == "Newest")
+    return sorted(by_name, key=_delete_priority)[:count]
+
+
+def _creation_time(machine: Mapping[str, Any]) -> str:
+    return str(machine["metadata"].get("creationTimestamp", ""))
+
+
+def _delete_priority(machine: Mapping[str, Any]) -> int:
+    if is_deleting(machine):
+        return 0
+    if DELETE_MACHINE in annotations_of(machine):
+        return 1
+    return 3 if is_healthy(machine) else 2
+
+
+def is_healthy(machine: Mapping[str, Any]) -> bool:
+    """Unknown conditions do not count as unhealthy."""
+    if not (machine.get("status") or {}).get("nodeRef"):
+        return False
+    return not condition_is(machine, "NodeHealthy", "False") and not condition_is(
+        machine, "HealthCheckSucceeded", "False"
+    )
+
 
 Object = dict[str, Any]
 

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from shoal.client.reflector import Key, Reflector
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
-from shoal.controlplane.clusterroleaggregation.decide import roles_to_update
-from shoal.kinds.rbac.rbac import GROUP
+from shoal.kinds.rbac.rbac import GROUP, aggregate_rules
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller
+
+
+def roles_to_update(roles: Sequence[Object]) -> list[Object]:
+    """Returns the roles of one cluster to update, with their new rules. A role that aggregates another updated role is
+    corrected by the next reconcile.
+    """
+    result = []
+    for role in roles:
+        if role.get("aggregationRule") is None or "deletionTimestamp" in role["metadata"]:
+            continue
+        rules = aggregate_rules(role, roles)
+        if rules != (role.get("rules") or []):
+            result.append({**role, "rules": rules})
+    return result
+
 
 Object = dict[str, Any]
 

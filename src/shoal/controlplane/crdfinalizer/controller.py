@@ -7,14 +7,30 @@ from typing import Any
 from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
-from shoal.controlplane.crdfinalizer.decide import (
-    lacks_accepted_names,
-    needs_cleanup,
-    needs_reconcile,
-    without_finalizer,
-)
+from shoal.kinds.apiextensions.customresourcedefinition import CLEANUP_FINALIZER
+from shoal.objects.conditions import condition_is
 from shoal.objects.errors import NotFound
 from shoal.runtime.kind_controller import KindController
+
+
+def needs_cleanup(crd: Object) -> bool:
+    metadata = crd["metadata"]
+    return "deletionTimestamp" in metadata and CLEANUP_FINALIZER in (metadata.get("finalizers") or ())
+
+
+def lacks_accepted_names(crd: Object) -> bool:
+    return not condition_is(crd, "NamesAccepted")
+
+
+def needs_reconcile(crd: Object) -> bool:
+    return needs_cleanup(crd) or lacks_accepted_names(crd)
+
+
+def without_finalizer(crd: Object) -> Object:
+    metadata = crd["metadata"]
+    kept = [finalizer for finalizer in metadata["finalizers"] if finalizer != CLEANUP_FINALIZER]
+    return {**crd, "metadata": {**metadata, "finalizers": kept}}
+
 
 Object = dict[str, Any]
 

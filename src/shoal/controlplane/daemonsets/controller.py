@@ -9,7 +9,6 @@ from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
 from shoal.controlplane.controller_history import ControllerHistory, CurrentRevision
 from shoal.controlplane.cost_throttle import CostThrottle
-from shoal.controlplane.daemonsets.backoff import FailedPodsBackoff
 from shoal.controlplane.daemonsets.decide import (
     DaemonSetDecision,
     DaemonSetSnapshot,
@@ -30,6 +29,37 @@ from shoal.runtime.controller import Controller
 from shoal.runtime.event_recorder import EventRecorder, EventSource
 from shoal.runtime.expectations import StatusWriter
 from shoal.runtime.indexed_informer import IndexedInformer
+
+INITIAL_SECONDS, MAX_SECONDS = 1.0, 900.0
+FORGET_SECONDS = 2 * MAX_SECONDS
+
+
+class FailedPodsBackoff:
+    """Keys are DaemonSets. Times are seconds of any single clock."""
+
+    def __init__(self) -> None:
+        self._backoffs: dict[Key, dict[str, tuple[float, float]]] = {}
+        """By node: backoff duration and its start."""
+
+    def remaining(self, key: Key, now: float) -> dict[str, float]:
+        """Returns the nodes in backoff with the seconds left."""
+        backoffs = self._backoffs.get(key, {})
+        return {node: since + duration - now for node, (duration, since) in backoffs.items() if since + duration > now}
+
+    def record_deletion(self, key: Key, node: str, now: float) -> None:
+        """Records the deletion of a failed pod on the node. The next one waits twice as long."""
+        backoffs = {
+            each: (duration, since)
+            for each, (duration, since) in self._backoffs.get(key, {}).items()
+            if now - since <= FORGET_SECONDS
+        }
+        previous = backoffs.get(node)
+        backoffs[node] = INITIAL_SECONDS if previous is None else min(previous[0] * 2, MAX_SECONDS), now
+        self._backoffs[key] = backoffs
+
+    def forget(self, key: Key) -> None:
+        self._backoffs.pop(key, None)
+
 
 Object = dict[str, Any]
 

@@ -5,14 +5,35 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from shoal.client.reflector import Key, Reflector
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
-from shoal.controlplane.eventttl.decide import expiry_time
 from shoal.objects.errors import Conflict, NotFound, StatusError
+
+EVENT_TTL_SECONDS = 3600.0
+"""Counted from the last write, as upstream does."""
+
+
+def expiry_time(event: Object, now: float) -> float:
+    """Returns seconds since the epoch. The last write is read from managedFields; times after `now` are capped to
+    `now`.
+    """
+    metadata = event["metadata"]
+    times = [_timestamp(metadata["creationTimestamp"])]
+    times += [_timestamp(entry.get("time")) for entry in metadata.get("managedFields") or ()]
+    return min(max(times), now) + EVENT_TTL_SECONDS
+
+
+def _timestamp(time: object) -> float:
+    try:
+        return datetime.fromisoformat(str(time)).timestamp()
+    except ValueError:
+        return 0.0
+
 
 log = logging.getLogger("shoal.events")
 

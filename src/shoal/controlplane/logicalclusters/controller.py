@@ -9,10 +9,21 @@ from typing import Any
 from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
-from shoal.controlplane.logicalclusters.decide import is_terminating, without_finalizer
-from shoal.kinds.fleet.logicalcluster import GROUP, PLURAL, VERSION
+from shoal.kinds.fleet.logicalcluster import CONTENT_FINALIZER, GROUP, PLURAL, VERSION
 from shoal.objects.errors import NotFound
 from shoal.runtime.kind_controller import KindController
+
+
+def is_terminating(cluster: Object) -> bool:
+    metadata = cluster["metadata"]
+    return "deletionTimestamp" in metadata and CONTENT_FINALIZER in (metadata.get("finalizers") or ())
+
+
+def without_finalizer(cluster: Object) -> Object:
+    metadata = cluster["metadata"]
+    kept = [finalizer for finalizer in metadata.get("finalizers") or () if finalizer != CONTENT_FINALIZER]
+    return {**cluster, "metadata": {**metadata, "finalizers": kept}}
+
 
 Object = dict[str, Any]
 

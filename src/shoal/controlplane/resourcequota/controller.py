@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -16,16 +17,58 @@ from shoal.client.reflector import Key, Reflector
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
-from shoal.controlplane.resourcequota.decide import (
-    GroupPlural,
-    needs_update,
-    next_change,
-    quota_resources,
-    quota_status,
+from shoal.kinds.core.pod.resource_totals import parse_resource_list
+from shoal.kinds.core.quota_usage import (
+    ObjectUsage,
+    matching_resource_names,
+    measure,
+    parse_quota,
+    total_usage,
+    tracked_resources,
 )
-from shoal.kinds.core.quota_usage import ObjectUsage, measure
 from shoal.objects.errors import NotFound, StatusError
 from shoal.runtime.workqueue import WorkQueue
+
+GroupPlural = tuple[str, str]
+"""Group and plural."""
+
+
+def quota_resources(quotas: Iterable[Object]) -> set[GroupPlural]:
+    """Returns the resources that the quotas constrain."""
+    resources: set[GroupPlural] = set()
+    for quota in quotas:
+        resources |= tracked_resources((quota.get("spec") or {}).get("hard") or ())
+    return resources
+
+
+def quota_status(obj: Object, usages: Mapping[GroupPlural, Iterable[ObjectUsage]], now: float) -> Object:
+    """`usages` has an entry for every served resource, empty or not. Others are omitted from `used`."""
+    quota = parse_quota(obj)
+    used: dict[str, str] = {}
+    for (group, plural), objects in usages.items():
+        names = matching_resource_names(group, plural, quota.hard)
+        usage = total_usage((one for one in objects if quota.matches(one)), names, now)
+        used |= {name: str(amount) for name, amount in usage.items()}
+    hard = (obj.get("spec") or {}).get("hard") or {}
+    return {"hard": hard, "used": {name: used[name] for name in hard if name in used}}
+
+
+def needs_update(obj: Object, desired: Object) -> bool:
+    current = obj.get("status") or {}
+    return any(
+        parse_resource_list(current.get(field)) != parse_resource_list(desired[field]) for field in ("hard", "used")
+    )
+
+
+def next_change(usages: Mapping[GroupPlural, Iterable[ObjectUsage]], now: float) -> float | None:
+    """Returns the seconds until an overdue terminating pod stops counting; None if only an event can change the
+    sums.
+    """
+    times = [
+        one.compute_until for objects in usages.values() for one in objects if now < one.compute_until < float("inf")
+    ]
+    return min(times) - now + 0.001 if times else None
+
 
 log = logging.getLogger("shoal.controlplane")
 

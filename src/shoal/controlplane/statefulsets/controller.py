@@ -14,7 +14,6 @@ from shoal.controlplane.podcontrol.batches import slow_start
 from shoal.controlplane.podcontrol.control import PodControl
 from shoal.controlplane.podcontrol.predicates import matching_owners, spec_or_metadata_changed
 from shoal.controlplane.statefulsets.decide import StatefulSetDecision, StatefulSetSnapshot, decide, revisions_to_delete
-from shoal.controlplane.statefulsets.events import StatefulSetEvents
 from shoal.controlplane.statefulsets.identity import claim_templates, filter_members
 from shoal.kinds.apps.revision import find_equal_revision
 from shoal.kinds.core.pod.status import seconds_to_next_available
@@ -22,9 +21,36 @@ from shoal.objects.errors import AlreadyExists, StatusError
 from shoal.objects.ownership import claim_objects
 from shoal.runtime.cache_sync import CacheSyncGate
 from shoal.runtime.controller import Controller, RequeueError
-from shoal.runtime.event_recorder import EventRecorder
+from shoal.runtime.event_recorder import EventRecorder, EventSource
 from shoal.runtime.expectations import StatusWriter, WriteExpectations
 from shoal.runtime.indexed_informer import IndexedInformer
+
+EVENT_SOURCE = EventSource("statefulset-controller", "apps/v1", "StatefulSet")
+
+
+class StatefulSetEvents:
+    def __init__(self, recorder: EventRecorder) -> None:
+        self._recorder = recorder
+
+    def record_pod(self, cluster: str, owner: Object, verb: str, pod: str, error: Exception | None) -> None:
+        message = f"{verb.title()} Pod {pod} in StatefulSet {owner['metadata']['name']}"
+        if error is None:
+            self._record(cluster, owner, verb, f"{message} successful")
+        else:
+            self._record(cluster, owner, verb, f"{message} failed error: {error}", failed=True)
+
+    def record_claim(self, cluster: str, owner: Object, claim: str, pod: str, error: Exception | None) -> None:
+        name = owner["metadata"]["name"]
+        if error is None:
+            self._record(cluster, owner, "create", f"Create Claim {claim} Pod {pod} in StatefulSet {name} success")
+        else:
+            message = f"Create Claim {claim} for Pod {pod} in StatefulSet {name} failed error: {error}"
+            self._record(cluster, owner, "create", message, failed=True)
+
+    def _record(self, cluster: str, owner: Object, verb: str, message: str, *, failed: bool = False) -> None:
+        type_, reason = ("Warning", "Failed") if failed else ("Normal", "Successful")
+        self._recorder.record(EVENT_SOURCE, cluster, owner, type_, f"{reason}{verb.title()}", message)
+
 
 Object = dict[str, Any]
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, Protocol
 
-from shoal.client.metered_transport import MeteredTransport
 from shoal.client.rest import Client
-from shoal.client.transport import Unreachable
+from shoal.client.transport import Transport, Unreachable
 from shoal.clock import Clock, rfc3339_micro
 from shoal.fleet.bus import hub_api
 from shoal.fleet.bus.cloudevents import event_from_watch
@@ -26,6 +26,47 @@ from shoal.fleet.bus.message_cache import MessageCache
 from shoal.fleet.resources import MANAGED_CLUSTERS
 from shoal.kinds.fleet import infrav1
 from shoal.objects.errors import Expired, Forbidden, NotFound, StatusError
+
+
+class ByteCounters(Protocol):
+    bytes_in: int
+    bytes_out: int
+
+
+class MeteredTransport:
+    def __init__(self, inner: Transport, counters: ByteCounters) -> None:
+        self._inner, self._counters = inner, counters
+
+    async def request(
+        self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        self._counters.bytes_out += _head_size(method, path, query, headers) + len(body)
+        status, response_headers, content = await self._inner.request(method, path, query, headers, body)
+        self._counters.bytes_in += _head_size("", "", "", response_headers) + len(content)
+        return status, response_headers, content
+
+    async def stream(
+        self, method: str, path: str, query: str, headers: Mapping[str, str]
+    ) -> tuple[int, AsyncIterator[bytes]]:
+        self._counters.bytes_out += _head_size(method, path, query, headers)
+        status, chunks = await self._inner.stream(method, path, query, headers)
+        return status, self._count_stream(chunks)
+
+    async def _count_stream(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async with aclosing(chunks) as stream:  # type: ignore[type-var]
+            async for chunk in stream:
+                self._counters.bytes_in += len(chunk)
+                yield chunk
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+def _head_size(method: str, path: str, query: str, headers: Mapping[str, str]) -> int:
+    """Size of request line and headers in HTTP/1.1."""
+    first = len(method) + len(path) + len(query) + 13
+    return first + sum(len(name) + len(value) + 4 for name, value in headers.items())
+
 
 log = logging.getLogger("shoal.fleet")
 

@@ -19,14 +19,17 @@ from shoal.fleet.migration.decide import (
     DRAIN,
     LOST,
     TAINT,
+    LeaseObservation,
     MigrationObstacle,
     RestoreSource,
+    has_expired,
     infrastructure_obstacle,
+    observe_lease,
+    required_silence,
     restore_source_of,
     supports_fencing,
 )
 from shoal.fleet.migration.eviction import EvictionProgress
-from shoal.fleet.migration.lease_expiry import LeaseObservation, has_expired, observe_lease, required_silence
 from shoal.fleet.resources import LEASES, WORKERS
 from shoal.fleet.scheduler.controller import FleetScheduler
 from shoal.fleet.scheduler.decide import Unschedulable

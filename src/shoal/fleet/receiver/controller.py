@@ -7,20 +7,58 @@ nothing. A message is acknowledged when it is written or dropped; a hub that is 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
+from typing import Any
 
 from shoal.client.rest import Client
 from shoal.clock import Clock
 from shoal.fleet.bus import subjects
-from shoal.fleet.bus.cloudevents import BusEvent, decode_event
+from shoal.fleet.bus.cloudevents import DELETED_ACK, STATUS, BusEvent, decode_event
 from shoal.fleet.bus.hub_api import hub_id
-from shoal.fleet.bus.interface import Name
+from shoal.fleet.bus.interface import Name, message_of
 from shoal.fleet.bus.jetstream import DeliveredMessage, JetStreamSession, NatsConnection
 from shoal.fleet.bus.settings import BusSettings
-from shoal.fleet.receiver.decide import decide_report
 from shoal.fleet.resources import MANAGED_CLUSTERS
-from shoal.kinds.fleet import worker_join
+from shoal.kinds.fleet import infrav1, worker_join
 from shoal.objects.errors import BadRequest, Forbidden, Invalid, NotFound
 from shoal.runtime.controller import Controller
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportDecision:
+    write: Object | None = None
+    subresource: str = ""
+    drop_reason: str = ""
+    """Why it changes nothing."""
+
+
+def decide_report(event: BusEvent, managed: Object | None) -> ReportDecision:
+    if managed is None:
+        return ReportDecision(drop_reason="there is no such ManagedCluster")
+    if infrav1.assigned_worker(managed) != event.worker:
+        return ReportDecision(drop_reason="it is not assigned to this worker")
+    version = message_of(managed).version
+    if (event.version.uid, event.version.epoch) != (version.uid, version.epoch):
+        return ReportDecision(drop_reason="it is about an earlier one, or an earlier time with this worker")
+    if event.type == DELETED_ACK:
+        if not infrav1.is_deleting(managed):
+            return ReportDecision(drop_reason="it is not being deleted")
+        return (
+            ReportDecision(infrav1.without_finalizer(managed)) if infrav1.has_finalizer(managed) else ReportDecision()
+        )
+    if event.type != STATUS:
+        return ReportDecision(drop_reason=f"a worker does not say {event.type}")
+    if event.version.revision != version.revision:
+        # The worker receives the newer version and reports on that, as after a Conflict of the API.
+        return ReportDecision(
+            drop_reason=f"it answers revision {event.version.revision}, and there is {version.revision} now"
+        )
+    if event.data == infrav1.status_of(managed):
+        return ReportDecision()
+    return ReportDecision({**managed, "status": event.data}, "status")
+
 
 log = logging.getLogger("shoal.fleet")
 

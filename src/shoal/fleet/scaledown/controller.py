@@ -8,17 +8,45 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from shoal.client.reflector import Key, Reflector
 from shoal.client.rest import Client
 from shoal.clock import Clock
 from shoal.fleet.resources import CONFIG_MAPS, MANAGED_CLUSTERS, WORKERS
-from shoal.fleet.scaledown.decide import decide, is_auto_worker
-from shoal.fleet.scheduler.scaleup import parse_auto_worker_settings
+from shoal.fleet.scheduler.scaleup import AutoWorkerSettings, parse_auto_worker_settings
 from shoal.kinds.fleet import infrav1
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller, RequeueError
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleDownDecision:
+    empty_since: float | None = None
+    """On the monotonic clock; None if it is not empty, or if that does not matter."""
+    delete: bool = False
+    requeue_after: float | None = None
+
+
+def is_auto_worker(worker: Object) -> bool:
+    metadata = worker["metadata"]
+    is_auto = infrav1.AUTO_WORKER_LABEL in (metadata.get("labels") or {})
+    return is_auto and metadata.get("namespace") == infrav1.NAMESPACE and not infrav1.is_deleting(worker)
+
+
+def decide(
+    worker: Object, has_clusters: bool, empty_since: float | None, settings: AutoWorkerSettings, monotonic: float
+) -> ScaleDownDecision:
+    """`has_clusters`: a ManagedCluster is assigned to it. `empty_since`: when it was first seen empty. Without
+    settings, or with invalid ones, nothing is deleted.
+    """
+    if not is_auto_worker(worker) or has_clusters or settings.settings_error or settings.empty_seconds is None:
+        return ScaleDownDecision()
+    first_empty = monotonic if empty_since is None else empty_since
+    remaining = first_empty + settings.empty_seconds - monotonic
+    return ScaleDownDecision(first_empty, remaining <= 0, remaining if remaining > 0 else None)
+
 
 log = logging.getLogger("shoal.fleet")
 

@@ -15,7 +15,6 @@ from weakref import WeakValueDictionary
 import orjson
 
 from shoal.objects.errors import BadRequest, Cause, invalid_value
-from shoal.objects.schema.defaulting import apply_defaults, deep_copy
 from shoal.objects.schema.jsonschema_pass import JSONSchemaPass
 from shoal.objects.schema.list_types import duplicate_causes, embedded_resource_causes
 from shoal.objects.schema.prune import DroppedFields, prune
@@ -26,10 +25,76 @@ from shoal.objects.schema.structural import (
     SchemaDefinitions,
     SchemaTooDeepError,
     StructuralBuilder,
+    StructuralNode,
     reference_of,
 )
-from shoal.objects.schema.unknown import unknown_field_errors
 from shoal.objects.schema.validate import NO_OLD, SchemaValidator
+
+
+def unknown_field_errors(root: dict[str, Json], dropped: DroppedFields) -> list[str]:
+    """Returns one message per field that was dropped from `root`, sorted by path."""
+    holders = {id(holder) for holder, _ in dropped}
+    paths: dict[int, str] = {}
+    pending: list[tuple[str, Json]] = [("", root)]
+    while pending and len(paths) < len(holders):
+        path, value = pending.pop()
+        if value.__class__ is dict:
+            if id(value) in holders:
+                paths[id(value)] = path
+            pending.extend((f"{path}.{key}" if path else key, inner) for key, inner in value.items())
+        elif value.__class__ is list:
+            pending.extend((f"{path}[{index}]", inner) for index, inner in enumerate(value))
+    fields = (f"{paths[id(holder)]}.{key}" if paths[id(holder)] else key for holder, key in dropped)
+    return [f'unknown field "{path}"' for path in sorted(fields)]
+
+
+def apply_defaults(node: StructuralNode, obj: dict[str, Json]) -> None:
+    for key, value, nullable in node.defaults:
+        if key not in obj or (obj[key] is None and not nullable):
+            obj[key] = deep_copy(value)
+    for key, child in node.defaulting_children:
+        inner = obj.get(key)
+        if inner.__class__ is dict:
+            apply_defaults(child, inner)
+        elif inner.__class__ is list:
+            _default_list(child.items, inner)
+    extra = node.additional
+    if extra is not None and (extra.has_defaults or extra.default is not None):
+        _default_map(extra, node, obj)
+
+
+def _default_map(extra: StructuralNode, node: StructuralNode, obj: dict[str, Json]) -> None:
+    for key in [key for key in obj if key not in node.children]:
+        value = obj[key]
+        if value is None and not extra.nullable:
+            value = obj[key] = deep_copy(extra.default)
+        _default_inside(extra, value)
+
+
+def _default_list(item: StructuralNode | None, values: list[Json]) -> None:
+    if item is None or not (item.has_defaults or item.default is not None):
+        return
+    for index, value in enumerate(values):
+        if value is None and not item.nullable:
+            value = values[index] = deep_copy(item.default)
+        _default_inside(item, value)
+
+
+def _default_inside(node: StructuralNode, value: Json) -> None:
+    if value.__class__ is dict:
+        apply_defaults(node, value)
+    elif value.__class__ is list:
+        _default_list(node.items, value)
+
+
+def deep_copy(value: Json) -> Json:
+    """A deep copy of parsed JSON."""
+    if value.__class__ is dict:
+        return {key: deep_copy(inner) for key, inner in value.items()}
+    if value.__class__ is list:
+        return [deep_copy(inner) for inner in value]
+    return value
+
 
 __all__ = [
     "MAX_DEPTH",

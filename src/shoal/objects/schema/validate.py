@@ -6,9 +6,19 @@ update: errors that were there before and did not change pass (ratcheting).
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from shoal.objects.errors import Cause, invalid_value, not_supported, required_value, too_long, too_many, type_invalid
+from shoal.objects.errors import (
+    Cause,
+    format_value,
+    invalid_value,
+    not_supported,
+    required_value,
+    too_long,
+    too_many,
+    type_invalid,
+)
 from shoal.objects.schema.formats import is_recognized
 from shoal.objects.schema.jsonschema_pass import (
     INT64_MAX,
@@ -18,10 +28,56 @@ from shoal.objects.schema.jsonschema_pass import (
     string_format_check,
     types_of,
 )
-from shoal.objects.schema.messages import format_in_message, json_type
-from shoal.objects.schema.numbers import go_value, is_json_integer, is_multiple
 from shoal.objects.schema.patterns import matches
 from shoal.objects.schema.structural import Json, JsonSchema, SchemaDefinitions, reference_of
+
+_MAX_SAFE_INTEGER = 2**53 - 1
+_TOLERANCE = 1e-9
+
+
+def is_json_integer(value: float) -> bool:
+    """True if a float counts as an integer: 1.0 does, and so does a value slightly off by rounding."""
+    if not math.isfinite(value) or abs(value) > _MAX_SAFE_INTEGER:
+        return False
+    whole = math.trunc(value)
+    if value == whole:
+        return True
+    return value > 0 and whole != 0 and abs(value - whole) / (abs(value) + abs(whole)) < _TOLERANCE
+
+
+def is_multiple(value: float, factor: float) -> bool:
+    if isinstance(value, int) and factor == int(factor):
+        return value % int(factor) == 0
+    return is_json_integer(1 / factor * value if factor < 1 else value / factor)
+
+
+def go_value(value: Any) -> Any:
+    """Returns the value as Go prints it: no `.0` on whole floats, keys sorted."""
+    if value.__class__ is float:
+        return int(value) if math.isfinite(value) and value == int(value) and abs(value) < 1e21 else value
+    if value.__class__ is dict:
+        return {key: go_value(value[key]) for key in sorted(value)}
+    if value.__class__ is list:
+        return [go_value(inner) for inner in value]
+    return value
+
+
+_TYPES: dict[type, str] = {
+    str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object", type(None): "null",
+}  # fmt: skip
+
+
+def json_type(value: Any) -> str:
+    """An integer that does not fit 64 bits is a number, as Go decodes it."""
+    if value.__class__ is int and not -(2**63) <= value < 2**63:
+        return "number"
+    return _TYPES[value.__class__]
+
+
+def format_in_message(value: Any, quoted: bool = False) -> str:
+    """Formats a value inside a message."""
+    return value if isinstance(value, str) and not quoted else format_value(go_value(value))
+
 
 MAX_CAUSES = 500
 """Maximum causes in a response: a large invalid object must not become a larger response."""

@@ -31,9 +31,9 @@ from shoal.provision.simulation.model import (
 from shoal.provision.simulation.nodeclaim_template import NodeClaimTemplate, build_templates
 from shoal.provision.simulation.requirement_state import RequirementState
 from shoal.provision.simulation.topology_group import ALL_EFFECTS
-from shoal.provision.solver.dominance import undominated_options
 from shoal.provision.solver.instance import (
     Bools,
+    Floats,
     Ints,
     PackedNode,
     Packing,
@@ -43,6 +43,29 @@ from shoal.provision.solver.instance import (
     packed_node,
 )
 from shoal.provision.solver.items import PackingItem, host_rules
+
+
+def undominated_options(capacity: Ints, prices: Floats, allowed: Bools, limit_usage: Ints) -> Ints:
+    """Indexes of the undominated options. `limit_usage`: q x k, as in an instance."""
+    keys = [row.tobytes() for row in np.packbits(allowed, axis=1)]
+    first = {key: number for number, key in reversed(list(enumerate(keys)))}
+    number_of = {key: number for number, key in enumerate(first)}
+    kind_of = np.asarray([number_of[key] for key in keys], np.int64)
+    kinds = allowed[list(first.values())]
+    # Whether the other kind may hold all items of the one.
+    within = np.asarray([(~one | kinds).all(axis=1) for one in kinds], np.bool_).reshape(len(kinds), len(kinds))
+    kept: list[int] = []
+    for option in np.lexsort((-capacity.sum(axis=1), -allowed.sum(axis=1), prices)).tolist():
+        if not allowed[option].any():
+            continue
+        others = np.asarray(kept, np.int64)
+        better = within[kind_of[option]][kind_of[others]]
+        better &= (capacity[others] >= capacity[option]).all(axis=1)
+        better &= (limit_usage[:, others] <= limit_usage[:, [option]]).all(axis=0)
+        if not better.any():
+            kept.append(option)
+    return np.sort(np.asarray(kept, np.int64))
+
 
 Object = dict[str, Any]
 

@@ -6,6 +6,7 @@ object requires it, by its uid, from the hub's own store, and not too many at on
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +25,6 @@ from shoal.sync.syncer.decide import (
     plan_sync,
     plan_unneeded_dependency,
 )
-from shoal.sync.syncer.deletion_guard import WINDOW_SECONDS, DeletionGuard
 from shoal.sync.syncer.downstream import DownstreamClient
 from shoal.sync.syncer.hub_informers import HubInformers, SyncedResource, SyncKey
 from shoal.sync.syncer.hub_writer import HubWriter
@@ -33,6 +33,42 @@ from shoal.sync.syncer.namespaces import NamespaceMapper
 from shoal.sync.syncer.references import DependencyRef, ReferenceIndex, is_dependency_kind
 from shoal.sync.syncer.status import SyncerStatus
 from shoal.sync.syncer.transform import hub_name
+
+WINDOW_SECONDS = 60.0
+FREE_DELETIONS = 20
+"""Number of deletions that are always allowed."""
+MAX_SHARE = 0.5
+"""Maximum share of all downstream objects; more deletions at once are held."""
+
+
+class DeletionGuard:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._deletion_times: deque[float] = deque()
+        self.is_confirmed = False
+        """A person has confirmed the deletions."""
+        self.is_stopped = False
+        """Until confirmation nothing more is deleted, however few."""
+
+    def allow(self, leaving: int, managed: int) -> bool:
+        """Whether one more deletion is allowed: `leaving` objects must be deleted now, of `managed` existing ones."""
+        if self.is_confirmed:
+            self.is_stopped = False
+            return True
+        recent = self._recent()
+        pending, total = recent + max(leaving, 1), recent + managed
+        self.is_stopped = self.is_stopped or not (pending <= FREE_DELETIONS or pending <= MAX_SHARE * total)
+        return not self.is_stopped
+
+    def record_deletion(self) -> None:
+        self._deletion_times.append(self._clock.monotonic())
+
+    def _recent(self) -> int:
+        until = self._clock.monotonic() - WINDOW_SECONDS
+        while self._deletion_times and self._deletion_times[0] < until:
+            self._deletion_times.popleft()
+        return len(self._deletion_times)
+
 
 Object = dict[str, Any]
 TRANSIENT_ERRORS = (TooManyRequests, NotFound, Conflict)

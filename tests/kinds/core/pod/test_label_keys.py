@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.kinds.core.pod.label_keys import merge_label_keys
+from shoal.kinds.core.pod.pods import merge_label_keys
 
 Object = dict[str, Any]
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

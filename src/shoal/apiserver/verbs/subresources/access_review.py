@@ -8,8 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import orjson
+
 from shoal.apiserver.authn.authenticator import Authenticator, User
 from shoal.apiserver.authz import Attributes, Authorizer
+from shoal.apiserver.request.options import parse_write_options
+from shoal.apiserver.response.negotiation import reject_transform
+from shoal.apiserver.server import RequestContext, ServerComponents
+from shoal.apiserver.write.pipeline import check_type, decode_body, prune_and_report
 from shoal.clock import rfc3339
 from shoal.kinds.rbac.rbac import validate_selector_requirement
 from shoal.objects.errors import (
@@ -23,6 +29,7 @@ from shoal.objects.errors import (
     required_value,
 )
 from shoal.objects.selectors import from_label_selector, parse_field_selector, parse_label_selector
+from shoal.objects.wire import Response
 
 Object = dict[str, Any]
 
@@ -271,3 +278,22 @@ def _texts(obj: Object, key: str) -> tuple[str, ...]:
     if isinstance(values, list | tuple) and all(isinstance(value, str) for value in values):
         return tuple(values)
     raise BadRequest(f"{key} must be a list of strings")
+
+
+def review(server: ServerComponents, ctx: RequestContext) -> Response:
+    reject_transform(ctx.output)
+    options = parse_write_options(ctx.query, "CreateOptions")
+    obj = decode_body(ctx.request)
+    check_type(ctx, obj)
+    prune_and_report(ctx, options, obj, ctx.request.body)
+    body = review_response(
+        ctx.resource.kind,
+        obj,
+        user=ctx.user,
+        cluster=ctx.info.cluster,
+        namespace=ctx.namespace,
+        authorizer=server.authorizer,
+        authenticator=server.authenticator,
+        now=server.clock.now(),
+    )
+    return Response(201, orjson.dumps(body))

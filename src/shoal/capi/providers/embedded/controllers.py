@@ -3,16 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from shoal.capi.controllers import Provider
-from shoal.capi.informers import CAPIInformers
+from shoal.capi.informers import CAPIInformers, ChangeFilter, NamespacedName, namespaced_name
 from shoal.capi.providers.embedded.clusters.controller import EmbeddedClusterReconciler
-from shoal.capi.providers.embedded.clusters.decide import HostingServer
-from shoal.capi.providers.embedded.informers import EmbeddedInformers
+from shoal.capi.providers.embedded.clusters.decide import HostingServer, unhosted_status
+from shoal.capi.providers.embedded.informers import (
+    EMBEDDED_CLUSTERS,
+    EMBEDDED_MACHINES,
+    EMBEDDED_TEMPLATES,
+    EmbeddedInformers,
+)
 from shoal.capi.providers.embedded.machines.controller import EmbeddedMachineReconciler
 from shoal.client.rest import Client
-from shoal.clock import Clock
+from shoal.clock import Clock, rfc3339
+from shoal.kinds.clusterapi import capi, embedded
+from shoal.runtime.controller import Controller
 from shoal.runtime.manager import Runnable
+
+Object = dict[str, Any]
+
+
+def unhosted_provider(core_informers: CAPIInformers, clock: Clock) -> list[Runnable]:
+    core_informers.register_kind(EMBEDDED_MACHINES, embedded.MACHINE)
+    core_informers.register_kind(EMBEDDED_TEMPLATES, embedded.MACHINE_TEMPLATE)
+    return [UnhostedClusterReconciler(core_informers, clock).controller]
+
+
+class UnhostedClusterReconciler:
+    def __init__(self, core_informers: CAPIInformers, clock: Clock) -> None:
+        self._core_informers, self._clock = core_informers, clock
+        self._informer = core_informers.register_kind(EMBEDDED_CLUSTERS, embedded.CLUSTER)
+        self._change_filter = ChangeFilter(
+            lambda cluster: (cluster["metadata"]["uid"], capi.is_paused(cluster, cluster))
+        )
+        self.controller: Controller[NamespacedName] = Controller("capi-unhosted", clock, self.reconcile)
+        self._informer.add_event_handler(lambda obj: self.controller.queue.add(namespaced_name(obj)))
+        core_informers.clusters.add_event_handler(self._on_cluster)
+
+    def _on_cluster(self, cluster: Object) -> None:
+        reference = (cluster.get("spec") or {}).get("infrastructureRef") or {}
+        if reference.get("kind") == embedded.CLUSTER and self._change_filter.has_changed(cluster):
+            self.controller.queue.add((cluster["metadata"]["namespace"], reference["name"]))
+
+    async def reconcile(self, key: NamespacedName) -> None:
+        await self._core_informers.wait_for_sync()
+        obj = self._informer.get(*key)
+        if obj is None:
+            return
+        cluster = self._core_informers.clusters.get(key[0], capi.owner_name(obj, capi.CLUSTER))
+        new = unhosted_status(obj, cluster, rfc3339(self._clock.now()))
+        if new is not None:
+            await self._informer.update_status(new)
 
 
 def embedded_provider(host: Client, url: Callable[[], str] | str, ca_pem: str) -> Provider:

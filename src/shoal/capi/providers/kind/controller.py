@@ -11,8 +11,6 @@ from shoal.capi.informers import CLUSTERS, SECRETS, ChangeFilter, NamespacedName
 from shoal.capi.providers.kind.command import KindRunner
 from shoal.capi.providers.kind.decide import decide
 from shoal.capi.providers.kind.errors import KindError
-from shoal.capi.providers.kind.identity import owner_uid_of
-from shoal.capi.providers.kind.inventory import KindInventory
 from shoal.capi.providers.kind.jobs import KindJob, KindJobs
 from shoal.capi.providers.kind.kubeconfig_secrets import KubeconfigAccess, may_overwrite, parse_kubeconfig
 from shoal.capi.providers.kind.status import CREATED, claim_of
@@ -39,10 +37,68 @@ from shoal.capi.providers.kind.steps import (
 )
 from shoal.capi.write_through_informer import WriteThroughInformer
 from shoal.client import rest
+from shoal.client.kubeconfig import KubeconfigError, new_client, parse, rest_config_of
+from shoal.client.rest import GroupVersionResource
+from shoal.client.transport import Unreachable
 from shoal.clock import Clock, rfc3339
 from shoal.kinds.clusterapi import capi, kindcluster
-from shoal.objects.errors import AlreadyExists
+from shoal.objects.errors import AlreadyExists, StatusError
 from shoal.runtime.controller import Controller, RequeueError
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryList:
+    number: int
+    """A higher number started later."""
+    names: frozenset[str]
+    error: KindError | None
+
+
+class KindInventory:
+    def __init__(self, command: KindRunner) -> None:
+        self._command = command
+        self.started = 0
+        """Number of lists started. A list with a higher number reflects everything since."""
+        self.last: InventoryList | None = None
+        self._lock = asyncio.Lock()
+
+    async def list_after(self, after: int) -> InventoryList:
+        """Returns a list that started after the given number. Concurrent callers share the next one."""
+        async with self._lock:
+            if self.last is None or self.last.number <= after:
+                self.started += 1
+                self.last = await self._list(self.started)
+            return self.last
+
+    async def _list(self, number: int) -> InventoryList:
+        try:
+            return InventoryList(number, await self._command.clusters(), None)
+        except KindError as problem:
+            return InventoryList(number, frozenset(), problem)
+
+
+NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
+TIMEOUT = 5.0
+_SOURCE = "kind's kubeconfig"
+
+
+async def owner_uid_of(kubeconfig: str) -> str | None:
+    """The uid, empty if no Node has one. None: the API does not respond, or there are no Nodes yet."""
+    try:
+        client = new_client(rest_config_of(parse(kubeconfig, _SOURCE), source=_SOURCE), "shoal-kind")
+    except KubeconfigError:
+        return None
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            nodes, _ = await client.list_all(NODES)
+    except (StatusError, Unreachable, TimeoutError):
+        return None
+    finally:
+        await client.close()
+    if not nodes:
+        return None
+    return max(capi.labels_of(node).get(kindcluster.OWNER_NODE_LABEL, "") for node in nodes)
+
 
 Object = dict[str, Any]
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 from zlib import crc32
+
+import yaml
 
 from shoal.clock import Clock, rfc3339
 from shoal.fleet.bus.interface import Bus, BusMessage, KubeconfigSecretConflict, Name, StatusReport
@@ -12,14 +15,52 @@ from shoal.fleet.worker.hosting.objects import is_pool_object
 from shoal.fleet.worker.informers import CLUSTERS, EMBEDDED_CLUSTERS, MACHINE_DEPLOYMENTS, WorkerInformers
 from shoal.fleet.worker.registration.controller import WorkerRegistration
 from shoal.fleet.worker.reporter.decide import HostedState, cluster_status, failed_status, is_provisioned
-from shoal.fleet.worker.reporter.kubeconfig import hub_kubeconfig
 from shoal.fleet.worker.restore.decide import with_restored_condition
 from shoal.fleet.worker.settings import WorkerSettings
 from shoal.fleet.worker.subscriber.decide import version_of
 from shoal.kinds.fleet import infrav1, nodepools
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller, RequeueError
-from shoal.runtime.rate_limiter import TokenBucket
+
+
+class TokenBucket:
+    """Lets the first `burst` calls pass at once, then `per_second` calls a second."""
+
+    def __init__(self, clock: Clock, per_second: float, burst: int) -> None:
+        self._clock, self._interval, self._credit = clock, 1 / per_second, burst / per_second
+        self._next_slot = clock.monotonic() - self._credit
+
+    async def wait(self) -> None:
+        now = self._clock.monotonic()
+        self._next_slot = max(self._next_slot, now - self._credit) + self._interval
+        if self._next_slot > now:
+            await self._clock.sleep(self._next_slot - now)
+
+
+def hub_kubeconfig(secret: Object, name: str, server: str, ca: str) -> str:
+    """Returns the provider's kubeconfig with the hub's stable address as server. Raises ValueError if it is not a
+    kubeconfig.
+    """
+    try:
+        text = base64.b64decode((secret.get("data") or {})["value"], validate=True)
+        config = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        (user,) = (user["user"] for user in config["users"])
+    except (KeyError, TypeError, ValueError, yaml.YAMLError):
+        raise ValueError(f"Secret {secret['metadata']['name']} holds no kubeconfig with one user") from None
+    cluster = {"server": server}
+    if ca:
+        cluster["certificate-authority-data"] = base64.b64encode(ca.encode()).decode()
+    context = {"cluster": name, "user": f"{name}-admin"}
+    kubeconfig = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "contexts": [{"name": name, "context": context}],
+        "current-context": name,
+        "users": [{"name": f"{name}-admin", "user": user}],
+    }
+    return str(yaml.dump(kubeconfig, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False))
+
 
 Object = dict[str, Any]
 

@@ -4,10 +4,10 @@ period. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from shoal.kinds.core.pod.containers import validate_image_whitespace
-from shoal.kinds.core.pod.label_keys import merge_label_keys
 from shoal.kinds.core.pod.spec import (
     default_pod_only_fields,
     default_pod_spec,
@@ -17,11 +17,37 @@ from shoal.kinds.core.pod.spec import (
     validate_pod_template,
 )
 from shoal.kinds.core.pod.update import validate_pod_update
+from shoal.kinds.core.scheduling import PREFERRED, REQUIRED
 from shoal.kinds.validation.field import ensure_map, invalid_causes
 from shoal.kinds.validation.resource_list import quantity_of
 from shoal.objects.errors import Cause, forbidden_field, invalid_value
 from shoal.objects.names import is_qualified_name
 from shoal.objects.quantity import ZERO, Quantity
+
+
+def merge_label_keys(pod: Object) -> None:
+    spec, labels = pod["spec"], pod["metadata"].get("labels") or {}
+    for term in (*_affinity_terms(spec.get("affinity") or {}), *(spec.get("topologySpreadConstraints") or ())):
+        selector = term.get("labelSelector")
+        if selector is None:
+            continue  # a null selector matches nothing
+        key_expressions = [
+            {"key": key, "operator": operator, "values": [labels[key]]}
+            for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+            for key in term.get(field) or ()
+            if key in labels
+        ]
+        if key_expressions:
+            expressions = [*(selector.get("matchExpressions") or ()), *key_expressions]
+            term["labelSelector"] = {**selector, "matchExpressions": expressions}
+
+
+def _affinity_terms(affinity: Object) -> Iterator[Object]:
+    for field in ("podAffinity", "podAntiAffinity"):
+        rules = affinity.get(field) or {}
+        yield from rules.get(REQUIRED) or ()
+        yield from (each["podAffinityTerm"] for each in rules.get(PREFERRED) or () if each.get("podAffinityTerm"))
+
 
 Object = dict[str, Any]
 

@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
 from shoal.client.reflector import Key
 from shoal.clock import Clock
+from shoal.kinds.karpenter.karpenter import READY, REGISTERED, is_deleting, is_managed_node_class, provider_id
+from shoal.objects.conditions import condition_is
 from shoal.objects.errors import NotFound
-from shoal.provision.cloudprovider.types import CloudProvider
+from shoal.provision.cloudprovider.types import CloudProvider, Instance
 from shoal.provision.lifecycle.deletion import delete_claim
-from shoal.provision.lifecycle.garbagecollection.decide import claims_without_instance
 from shoal.provision.lifecycle.nodeclaim_index import NodeClaimIndex
 from shoal.provision.management import ManagementResolver
 from shoal.provision.state import ClusterState
 from shoal.runtime.controller import Controller, RequeueError
+
+
+def claims_without_instance(
+    claims: Iterable[Object], instances: Iterable[Instance], nodes_of: Callable[[Object], Iterable[Object]]
+) -> list[Object]:
+    """Only registered NodeClaims, which once had an instance. A Ready node runs on some machine, whatever the provider
+    lists.
+    """
+    provider_ids = {each.provider_id for each in instances if not each.deleting}
+    return [
+        claim
+        for claim in claims
+        if is_managed_node_class(claim["spec"])
+        and not is_deleting(claim)
+        and condition_is(claim, REGISTERED)
+        and provider_id(claim) not in provider_ids
+        and not any(condition_is(node, READY) for node in nodes_of(claim))
+    ]
+
 
 Object = dict[str, Any]
 

@@ -2,28 +2,60 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from shoal.client.reflector import Key
 from shoal.clock import Clock, rfc3339
 from shoal.kinds.karpenter.karpenter import CAPACITY_TYPE, TERMINATION_TIME, is_deleting, nodepool_of
+from shoal.objects.conditions import get_condition
+from shoal.objects.duration import parse_time
 from shoal.objects.errors import NotFound
-from shoal.provision.cloudprovider.types import CloudProvider
+from shoal.provision.cloudprovider.types import CloudProvider, RepairPolicy
 from shoal.provision.events import NODE_CLAIM_EVENTS, NODE_EVENTS
 from shoal.provision.lifecycle.decide import termination_time
 from shoal.provision.lifecycle.deletion import delete_claim
 from shoal.provision.lifecycle.nodeclaim_index import NodeClaimIndex, ObjectKey
-from shoal.provision.lifecycle.nodehealth.decide import (
-    UnhealthyCondition,
-    is_repair_blocked,
-    snake_case,
-    unhealthy_condition,
-)
 from shoal.provision.management import ManagementResolver
 from shoal.provision.metrics import NODECLAIMS_UNHEALTHY_DISRUPTED
 from shoal.provision.state import NODE_CLAIMS, ClusterState
 from shoal.runtime.controller import Controller, RequeueError
 from shoal.runtime.event_recorder import NORMAL, WARNING, EventRecorder
+
+MAX_UNHEALTHY_SHARE = 0.2
+"""Share of a NodePool's nodes, rounded up. Beyond it the cause is assumed to be elsewhere than in the nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnhealthyCondition:
+    condition: str
+    repair_at: float
+    """Time at which the toleration ends."""
+
+
+def unhealthy_condition(node: Object, policies: Sequence[RepairPolicy]) -> UnhealthyCondition | None:
+    """Condition whose toleration ends first; None if the node is healthy."""
+    conditions = []
+    for policy in policies:
+        condition = get_condition(node, policy.condition)
+        if condition is not None and condition.get("status") == policy.status:
+            since = parse_time(condition.get("lastTransitionTime")) or 0.0
+            conditions.append(UnhealthyCondition(policy.condition, since + policy.toleration_seconds))
+    return min(conditions, key=lambda each: each.repair_at, default=None)
+
+
+def is_repair_blocked(nodes: Iterable[Object], policies: Sequence[RepairPolicy]) -> bool:
+    """Checked among the nodes of a NodePool, or of the cluster for a NodeClaim without a pool."""
+    unhealthy = [unhealthy_condition(node, policies) is not None for node in nodes]
+    return sum(unhealthy) > math.ceil(MAX_UNHEALTHY_SHARE * len(unhealthy))
+
+
+def snake_case(name: str) -> str:
+    """`MemoryPressure` as `memory_pressure`, for metrics."""
+    return "".join(f"_{each.lower()}" if each.isupper() else each for each in name).lstrip("_")
+
 
 Object = dict[str, Any]
 
