@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Mapping
 import orjson
 
 from shoal.apiserver.aio import forward_result
-from shoal.apiserver.audit import AUDIT_ID, AuditContext, Auditor, audit_id_of
+from shoal.apiserver.audit import AUDIT_ID_HEADER, AuditContext, Auditor, audit_id_of
 from shoal.apiserver.authn.authenticator import User
 from shoal.apiserver.authz import Attributes, forbidden
 from shoal.apiserver.endpoints.nonresource import NonResourceHandler, not_found_page
@@ -337,7 +337,7 @@ class HandlerChain:
         if record is not None and self._audit is not None:
             self._audit.finish_request(record, answer)
         elif request.remote_addr != IN_PROCESS:
-            answer.headers += ((AUDIT_ID, audit_id_of(request.headers)),)
+            answer.headers += ((AUDIT_ID_HEADER, audit_id_of(request.headers)),)
         return answer
 
 

@@ -1,5 +1,5 @@
 """Metrics of the provisioner, under the names that Karpenter's dashboards use. The metric types are in
-`telemetry.meters`.
+`telemetry.metrics`.
 
 Counters, gauges and histograms are updated where the event happens: `NODES_CREATED.inc(cluster, nodepool=pool,
 zone=zone)`. Metrics of class `Lookup` are computed from ClusterState at scrape time. Upstream's summaries are

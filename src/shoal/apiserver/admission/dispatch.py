@@ -18,8 +18,7 @@ from shoal.apiserver.admission.attributes import AdmissionAttributes, group_vers
 from shoal.apiserver.admission.policies import MutatingPolicies, validate_policies
 from shoal.apiserver.admission.projection import SUBRESOURCE_BODY, WHOLE_OBJECT, Projection
 from shoal.apiserver.authn.authenticator import CONTROLLERS_USER
-from shoal.apiserver.registry.policy_source import NO_POLICIES as NO_POLICY
-from shoal.apiserver.registry.policy_source import MatchedPolicies as PolicyWanted
+from shoal.apiserver.registry.policy_source import NO_POLICIES, MatchedPolicies
 from shoal.apiserver.request.deadline import request_timeout
 from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.apiserver.webhooks import metrics
@@ -54,10 +53,10 @@ def dispatcher_for(
     registry = server.clusters.registry(ctx.cluster)
     write = registry, operation, ctx.resource, ctx.info.subresource
     matched_webhooks = webhooks.match(*write) if webhooks is not None else NO_WEBHOOKS
-    matched_policies = policies.match(*write) if policies is not None else NO_POLICY
+    matched_policies = policies.match(*write) if policies is not None else NO_POLICIES
     return (
         AdmissionDispatcher(server, ctx, operation, dry_run, matched_webhooks, matched_policies)
-        if matched_webhooks != NO_WEBHOOKS or matched_policies != NO_POLICY
+        if matched_webhooks != NO_WEBHOOKS or matched_policies != NO_POLICIES
         else None
     )
 
@@ -101,7 +100,7 @@ class AdmissionDispatcher(AdmissionAttributes):
         operation: str,
         dry_run: bool,
         matched_webhooks: MatchedWebhooks,
-        matched_policies: PolicyWanted,
+        matched_policies: MatchedPolicies,
     ) -> None:
         super().__init__(server, ctx, operation, dry_run)
         self.matched_webhooks, self.matched_policies = matched_webhooks, matched_policies

@@ -1,5 +1,5 @@
 """Evaluates admission policies for a write: denials, warnings, audit annotations and mutations.
-`admission.policy_source` selects and orders the policies; `kinds.policies` evaluates one.
+`registry.policy_source` selects and orders the policies; `kinds.admissionregistration.policies` evaluates one.
 
 A long evaluation yields to the event loop between expressions, because the server has one thread.
 """
@@ -93,7 +93,7 @@ async def _evaluate(
     old: Object | None,
     projection: Projection,
 ) -> PolicyDecision:
-    from shoal.kinds.admissionregistration.policies.validating import PolicyDecision, evaluate_policy  # noqa: PLC0415 - see `policies.configurations`
+    from shoal.kinds.admissionregistration.policies.validating import PolicyDecision, evaluate_policy  # noqa: PLC0415 - CEL is imported only for clusters with policies
 
     decision = PolicyDecision()
     inputs = await _inputs(attributes, resource, params, new, old, projection)

@@ -12,7 +12,7 @@ from shoal.apiserver.admission.projection import WHOLE_OBJECT, Projection
 from shoal.apiserver.cache.cacher import TOMBSTONE, CachedObject
 from shoal.apiserver.cache.storage_form import encode, inject_revision
 from shoal.apiserver.purge import purge
-from shoal.apiserver.registry.clusters import LOGICAL_CLUSTERS as CLUSTERS
+from shoal.apiserver.registry.clusters import LOGICAL_CLUSTERS
 from shoal.apiserver.request.info import ROOT
 from shoal.apiserver.request.options import WriteOptions, parse_write_options
 from shoal.apiserver.response.render import encode_object, object_response, served_object
@@ -198,7 +198,7 @@ async def _compare_and_swap(
 async def remove_object(server: ServerComponents, ctx: RequestContext, entry: CachedObject) -> int:
     """Removes the object from the store. A bootstrap object leaves a tombstone, or the shared one would reappear."""
     key, cluster = storage_key(ctx, entry.name), ctx.info.cluster
-    if (ctx.resource.group, ctx.resource.plural) == CLUSTERS and cluster == ROOT:
+    if (ctx.resource.group, ctx.resource.plural) == LOGICAL_CLUSTERS and cluster == ROOT:
         await purge(server, entry.name)
     expected = 0 if entry.virtual else entry.revision
     if entry.virtual or ctx.resource_cache.is_bootstrap(cluster, entry.key):

@@ -179,7 +179,7 @@ def completed_status(managed: Object, now: str) -> Object | None:
 
 
 def final_source(managed: Object) -> RestoreSource:
-    """Restore source of a cluster that its Worker has frozen and sent completely (`migration.is_final`)."""
+    """Restore source of a cluster that its Worker froze and sent whole (`migration.is_final_backup_shipped`)."""
     return RestoreSource(
         {"epoch": infrav1.epoch(managed), "revision": migration.backup_status(managed).get("revision")}
     )

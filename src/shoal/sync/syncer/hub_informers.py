@@ -1,6 +1,6 @@
 """The hub side of syncers: one watch per kind, whose objects are dispatched to the clusters they are assigned to.
 
-Objects are indexed by the finalizers they have or should have (`workload.finalizer_of`), so that a downstream object in
+Objects are indexed by the finalizers they have or should have (`syncer_finalizer`), so that a downstream object in
 a formerly assigned cluster is not forgotten. They are also indexed by the objects that reference them, so that
 dependencies of pods are synced too.
 """

@@ -1,7 +1,7 @@
 """Allocates cluster IPs and node ports of Services, unique in a logical cluster.
 
 There is no allocation record: an address or port that no Service uses is free. Writes of Services are serialised
-(`verbs.services`), so two writes never allocate the same one.
+(`verbs.__init__`), so two writes never allocate the same one.
 """
 
 from __future__ import annotations

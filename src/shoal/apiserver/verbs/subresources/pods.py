@@ -1,4 +1,4 @@
-"""Subresources that change a pod besides PUT. `kinds.pod_subresources` defines what each may change.
+"""Subresources that change a pod besides PUT. `kinds.core.pod.subresources` defines what each may change.
 
 `with_strategy` replaces the strategy of a request by that of the subresource; the generic verbs do the rest.
 """

@@ -1,6 +1,6 @@
 """Admission policies: the environment of their expressions, their evaluation for a request, and their mutations.
 
-Pure. `apiserver.policies` and `apiserver.admission.policies` know which policies a cluster has and when they run.
+Pure. `registry.policy_source` knows which policies a cluster has, `admission.policies` when they run.
 """
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from shoal.objects.cel.errors import CELError
-from shoal.objects.cel.overloads import Overload, function_overload, method_overload
-from shoal.objects.cel.overloads import regex_search_cost as regex_cost
+from shoal.objects.cel.overloads import Overload, function_overload, method_overload, regex_search_cost
 from shoal.objects.cel.regex import compile_regex
 from shoal.objects.cel.types import BOOL, INT, STRING, list_of
 
@@ -29,9 +28,9 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
 
 
 OVERLOADS: list[Overload] = [
-    function_overload("matches", (STRING, STRING), BOOL, _matches, regex_cost),
-    method_overload("matches", (STRING, STRING), BOOL, _matches, regex_cost),
-    method_overload("find", (STRING, STRING), STRING, _find, regex_cost),
-    method_overload("findAll", (STRING, STRING), list_of(STRING), _find_all, regex_cost),
-    method_overload("findAll", (STRING, STRING, INT), list_of(STRING), _find_all, regex_cost),
+    function_overload("matches", (STRING, STRING), BOOL, _matches, regex_search_cost),
+    method_overload("matches", (STRING, STRING), BOOL, _matches, regex_search_cost),
+    method_overload("find", (STRING, STRING), STRING, _find, regex_search_cost),
+    method_overload("findAll", (STRING, STRING), list_of(STRING), _find_all, regex_search_cost),
+    method_overload("findAll", (STRING, STRING, INT), list_of(STRING), _find_all, regex_search_cost),
 ]
