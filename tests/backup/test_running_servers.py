@@ -153,11 +153,11 @@ def test_secrets_are_encrypted_and_keys_rotate(tmp_path: Path) -> None:
     assert run("encrypt", "--data-dir", directory, "--encryption-key-file", keys)[0] == 0
     assert SEALED_WORD.encode() not in on_disk(directory)
     with pytest.raises(
-        EncryptionError, match=f"encrypted with the key {key_name(first)}, and no --encryption-key-file"
+        EncryptionError, match=f"encrypted with the key {key_name(first)}, but no --encryption-key-file"
     ):
         Server(directory)
     with pytest.raises(
-        EncryptionError, match=f"encrypted with the key {key_name(first)}, and .* holds {key_name(second)}"
+        EncryptionError, match=f"encrypted with the key {key_name(first)}, but .* holds only {key_name(second)}"
     ):
         Server(directory, store=write_keys(keys, second))
     assert serve(write_keys(keys, second, first), "third") == ["plain", "sealed", "third"]

@@ -120,8 +120,7 @@ def test_the_keys_of_another_program_and_an_etcd_that_is_away(own_etcd: Etcd, tm
     code, said = refused(tmp_path / "data", *flags(own_etcd, "/a"))
     assert code == 1
     assert said == (
-        "error: below /a/ etcd holds keys of another program (/a/b/notes/identity); "
-        "give an --etcd-prefix that is free\n"
+        "error: etcd holds keys of another program below /a/ (/a/b/notes/identity); give an unused --etcd-prefix\n"
     )
     own_etcd.stop()
     code, said = refused(tmp_path / "first", *flags(own_etcd, "/a/b"))
@@ -175,7 +174,7 @@ def test_a_wiped_etcd_ends_the_server_and_is_not_begun_anew(own_etcd: Etcd, tmp_
     assert code == 1
     assert said.endswith(
         f"\nerror: etcd at {own_etcd.endpoint}: /wiped/ is empty now, this server served {known}\n"
-        "hint: restore etcd from a snapshot, then start the server again\n"
+        "hint: restore etcd from a snapshot, then restart the server\n"
     )
     assert "Traceback" not in said
     up.close()

@@ -98,10 +98,10 @@ async def test_a_missing_key_is_named(sqlite: SqliteStore) -> None:
     with pytest.raises(EncryptionError) as nothing:
         await EncryptedStore(sqlite, None, KINDS).range("")
     needed = f"{SECRET} is encrypted with the key {key_name(OLD)}"
-    assert str(nothing.value) == f"{needed}, and no --encryption-key-file was given"
+    assert str(nothing.value) == f"{needed}, but no --encryption-key-file was given"
     with pytest.raises(EncryptionError) as other:
         await EncryptedStore(sqlite, ring(NEW), KINDS).get(SECRET)
-    assert str(other.value) == f"{needed}, and keys holds {key_name(NEW)} only"
+    assert str(other.value) == f"{needed}, but keys holds only {key_name(NEW)}"
 
 
 async def test_a_value_in_the_place_of_another_does_not_open(sqlite: SqliteStore) -> None:
@@ -109,7 +109,7 @@ async def test_a_value_in_the_place_of_another_does_not_open(sqlite: SqliteStore
     await store.put(SECRET, b"password", 0)
     elsewhere = "core/secrets/other/default/mine"
     await sqlite.put(elsewhere, await stored_value(sqlite, SECRET), 0)
-    with pytest.raises(EncryptionError, match="was changed, or is another's"):
+    with pytest.raises(EncryptionError, match="was altered or copied from another key"):
         await store.get(elsewhere)
 
 
@@ -154,8 +154,8 @@ def test_key_files(tmp_path: Path) -> None:
     for text, said in {
         "": "holds no key",
         "# none\n": "holds no key",
-        "c2hvcnQ=\n": "line 1: a key is 32 bytes in base64",
-        f"{base64.b64encode(OLD).decode()}\nnot base64!\n": "line 2: a key is 32 bytes in base64",
+        "c2hvcnQ=\n": "line 1: a key must be 32 bytes in base64",
+        f"{base64.b64encode(OLD).decode()}\nnot base64!\n": "line 2: a key must be 32 bytes in base64",
     }.items():
         file.write_text(text)
         with pytest.raises(EncryptionError, match=said):

@@ -244,7 +244,7 @@ async def test_a_write_whose_answer_was_lost_is_no_conflict_when_somebody_has_wr
             raise TransientError("cut")
 
         monkeypatch.setattr(a._connection, "call_once", cut)
-        with pytest.raises(StoreUnavailable, match=r"^etcd did not answer in time, and /n was changed since"):
+        with pytest.raises(StoreUnavailable, match=r"^etcd did not answer in time, and /n has changed since"):
             await a.put("/n", b"2", first)
         assert await read_state(a) == {"/n": b"3"}
 
@@ -318,7 +318,7 @@ async def test_a_wiped_etcd_ends_the_store_and_is_not_begun_anew(own_etcd: Etcd)
         assert str(lost) == (
             f"etcd at {own_etcd.endpoint}: {settings.prefix}/ is empty now, this server served {known}"
         )
-        assert lost.hint == "restore etcd from a snapshot, then start the server again"
+        assert lost.hint == "restore etcd from a snapshot, then restart the server"
         with pytest.raises(StoreLost):
             store.put("/b", b"v", 0)
         with pytest.raises(StoreLost):
@@ -380,7 +380,7 @@ async def test_an_old_etcd_is_refused_by_name() -> None:
 
 async def test_a_value_etcd_does_not_take(etcd: Etcd) -> None:
     async with open_etcd_store(etcd.settings()) as store:
-        with pytest.raises(ValueTooLarge, match="larger than etcd takes"):
+        with pytest.raises(ValueTooLarge, match="exceeds etcd's request limit"):
             await store.put("/a", b"v" * (2 << 20), 0)
         assert await store.put("/a", b"v", 0) > 0
 
@@ -448,7 +448,7 @@ async def test_users(own_etcd: Etcd) -> None:
         own_etcd.stop()
         own_etcd.start()
         assert await store.put("/b", b"v", 0) > revision
-    assert "wants a user: give --etcd-username" in str(await open_error(settings))
-    assert "does not know the user 'shoal' with that password" in str(await open_error(replace(user, password="no")))
+    assert "requires a user: give --etcd-username" in str(await open_error(settings))
+    assert "rejected the user name 'shoal' or its password" in str(await open_error(replace(user, password="no")))
     other = replace(settings, username="other", password="word")
     assert f"may not use {settings.prefix}/" in str(await open_error(other))

@@ -280,7 +280,7 @@ async def test_a_watch_that_raises_is_ended_alone(sqlite: SqliteStore, caplog: p
     first = await sqlite.put("/a", b"one", 0)
     second = await sqlite.put("/b", b"one", 0)
     assert [event.revision for event in seen.events] == [first, second]
-    assert caplog.messages == [f"a watch failed at revision {first} and is ended"]
+    assert caplog.messages == [f"watch failed at revision {first}; ending it"]
 
 
 async def test_what_is_durable_but_not_delivered_yet_is_no_history(

@@ -18,7 +18,7 @@ _lease_check: ContextVar[LeaseCheck | None] = ContextVar("holds", default=None)
 
 class FencedError(StoreUnavailable):
     def __init__(self) -> None:
-        super().__init__("this server does not hold its lease any more: another one goes on with the loops")
+        super().__init__("this server lost its lease: another server runs the controllers")
 
 
 @contextmanager

@@ -145,10 +145,10 @@ class BackupReader:
         self._digest.update(header)
         if not header.startswith(MAGIC):
             if header and MAGIC.startswith(header):
-                raise self._damage_error("it ends in the middle")
-            raise InvalidBackup(f"{self._name} is not a Shoal backup", "shoal backup FILE makes one")
+                raise self._damage_error("the file is truncated")
+            raise InvalidBackup(f"{self._name} is not a Shoal backup", "make one: shoal backup FILE")
         if len(header) < len(MAGIC) + 2:
-            raise self._damage_error("it ends in the middle")
+            raise self._damage_error("the file is truncated")
         version = int.from_bytes(header[len(MAGIC) :])
         if version > FORMAT_VERSION:
             raise InvalidBackup(
@@ -156,28 +156,28 @@ class BackupReader:
                 "use the newer Shoal that made it",
             )
         if version != FORMAT_VERSION:
-            raise self._damage_error(f"it names the format {version}, which there never was")
+            raise self._damage_error(f"unknown format version {version}")
 
     def _read_chunk(self) -> tuple[bytes, bytes]:
         kind, length, checksum = _CHUNK_HEADER.unpack(self._read_exactly(_CHUNK_HEADER.size))
         if length > MAX_CHUNK_BYTES:
-            raise self._damage_error("a part of it says it is larger than any part can be")
+            raise self._damage_error("a chunk exceeds the maximum chunk size")
         packed = self._read_exactly(length)
         if _checksum(kind, packed) != checksum:
-            raise self._damage_error("a checksum is wrong")
+            raise self._damage_error("checksum mismatch")
         decompressor = zlib.decompressobj()
         try:
             payload = decompressor.decompress(packed, MAX_CHUNK_BYTES)
         except zlib.error:
-            raise self._damage_error("a part of it cannot be unpacked") from None
+            raise self._damage_error("a chunk cannot be decompressed") from None
         if not decompressor.eof or decompressor.unused_data:
-            raise self._damage_error("a part of it cannot be unpacked")
+            raise self._damage_error("a chunk cannot be decompressed")
         return kind, payload
 
     def _read_exactly(self, length: int) -> bytes:
         data = self._file.read(length)
         if len(data) != length:
-            raise self._damage_error("it ends in the middle")
+            raise self._damage_error("the file is truncated")
         self._digest.update(data)
         return data
 
@@ -191,20 +191,20 @@ class BackupReader:
                 offset += _REVISION.size
                 yield KeyValue(key.decode(), value, revision)
         except (struct.error, UnicodeDecodeError):
-            raise self._damage_error("a record in it is not one") from None
+            raise self._damage_error("a record is malformed") from None
 
     def _check_trailer(self, trailer: dict[str, Any], count: int, digest: str) -> None:
         if trailer.get("records") != count or trailer.get("sha256") != digest:
-            raise self._damage_error("it does not hold what its end says")
+            raise self._damage_error("the records do not match the trailer")
         if self._file.read(1):
-            raise self._damage_error("it goes on behind its end")
+            raise self._damage_error("there is data after the trailer")
 
     def _parse_header(self, payload: bytes) -> BackupHeader:
         fields = self._parse_json(payload)
         try:
             return BackupHeader(**{name: fields[name] for name in BackupHeader.__dataclass_fields__})
         except KeyError as error:
-            raise self._damage_error(f"its header does not say {error}") from None
+            raise self._damage_error(f"the header lacks {error}") from None
 
     def _parse_json(self, payload: bytes) -> dict[str, Any]:
         try:
@@ -212,18 +212,18 @@ class BackupReader:
         except ValueError:
             value = None
         if not isinstance(value, dict):
-            raise self._damage_error("a part of it is not JSON")
+            raise self._damage_error("a chunk is not a JSON object")
         return value
 
     def _unexpected_chunk_error(self, kind: bytes, payload: bytes) -> StoreError:
         if kind == b"E":
             return StoreError(payload.decode(errors="replace"))
-        return self._damage_error(f"a part of the kind {kind!r} is not where it belongs")
+        return self._damage_error(f"unexpected chunk of type {kind!r}")
 
     def _damage_error(self, reason: str) -> InvalidBackup:
         return InvalidBackup(
-            f"{self._name} is damaged: {reason}; nothing of it was restored",
-            "take another copy of it, or an older backup",
+            f"{self._name} is damaged: {reason}; nothing was restored",
+            "use another copy of the file, or an older backup",
         )
 
 

@@ -55,7 +55,7 @@ class KeyRing:
         """Reads one key per line, 32 bytes in base64; # starts a comment."""
         try:
             if file.stat().st_mode & OTHER_USERS_MODE:
-                log.warning("everybody on this machine can read the keys in %s: chmod 600 %s", file, file)
+                log.warning("encryption key file %s is readable by other users; run chmod 600 %s", file, file)
             lines = file.read_text().splitlines()
         except (OSError, UnicodeDecodeError) as error:
             reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "it is not text"
@@ -83,12 +83,12 @@ class KeyRing:
             return value
         name = key_name_of(value)
         if name not in self._keys:
-            raise missing_key_error(key, name, f"{self._key_file} holds {', '.join(self.key_names)} only")
+            raise missing_key_error(key, name, f"{self._key_file} holds only {', '.join(self.key_names)}")
         try:
             return self._cipher_for(name, value[_SALT]).decrypt(value[_NONCE], value[_NONCE.stop :], key.encode())
         except ValueError:
             raise EncryptionError(
-                f"{key} does not open with its key {name}: the value was changed, or is another's",
+                f"cannot decrypt {key} with encryption key {name}: the value was altered or copied from another key",
                 "shoal fsck finds all such values; restore a backup, or delete the object",
             ) from None
 
@@ -116,8 +116,8 @@ def key_name_of(encrypted_value: bytes) -> str:
 
 def missing_key_error(key: str, name: str, reason: str) -> EncryptionError:
     return EncryptionError(
-        f"{key} is encrypted with the key {name}, and {reason}",
-        "give --encryption-key-file with a file that holds that key; a key that is lost cannot be made again",
+        f"{key} is encrypted with the key {name}, but {reason}",
+        "give --encryption-key-file with a file that holds that key; a lost key cannot be recovered",
     )
 
 
@@ -127,5 +127,5 @@ def _parse_key(text: str, where: str) -> bytes:
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
-        raise EncryptionError(f"{where}: a key is {KEY_BYTES} bytes in base64", _KEY_FILE_HINT)
+        raise EncryptionError(f"{where}: a key must be {KEY_BYTES} bytes in base64", _KEY_FILE_HINT)
     return key

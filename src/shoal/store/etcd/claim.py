@@ -59,8 +59,8 @@ async def _check_members(connection: EtcdConnection) -> None:
         if _version(status.version) < MIN_ETCD_VERSION:
             oldest = ".".join(map(str, MIN_ETCD_VERSION))
             raise StoreFormatError(
-                f"etcd at {member.endpoint} is version {status.version}; Shoal needs {oldest} or newer, "
-                "because older ones can lose acknowledged writes"
+                f"etcd at {member.endpoint} is version {status.version}; Shoal needs {oldest} or newer; "
+                "older versions can lose acknowledged writes"
             )
     if len(failures) == len(connection.members):
         message = "; ".join(map(str, failures))
@@ -131,7 +131,7 @@ async def _create_claim(connection: EtcdConnection, keys: KeyLayout) -> None:
     restore_marker = await connection.call(lambda member: member.kv.Range, messages.get(keys.restore_key))
     if restore_marker.kvs:
         raise StoreFormatError(
-            f"below {keys.prefix}/ a restore was begun and did not end; run shoal restore again, it begins anew"
+            f"an unfinished restore was found below {keys.prefix}/; run shoal restore again, it starts over"
         )
     try:
         await check_prefix_empty(connection, keys)
@@ -153,8 +153,8 @@ async def check_prefix_empty(connection: EtcdConnection, keys: KeyLayout) -> Non
     )
     if foreign.kvs:
         raise StoreFormatError(
-            f"below {keys.prefix}/ etcd holds keys of another program ({foreign.kvs[0].key.decode(errors='replace')});"
-            " give an --etcd-prefix that is free"
+            f"etcd holds keys of another program below {keys.prefix}/ ({foreign.kvs[0].key.decode(errors='replace')});"
+            " give an unused --etcd-prefix"
         )
 
 

@@ -130,10 +130,10 @@ class EtcdConnection:
         details = (error.details() or "").lower()
         if self.settings.username and ("invalid auth token" in details or "revision of auth store is old" in details):
             self._token = ""
-            return TransientError(f"etcd at {member.endpoint} wants to know the user again")
+            return TransientError(f"etcd at {member.endpoint} requires authentication again")
         if error.code() in _TRANSIENT_CODES and member is self.member and len(self._members) > 1:
             self._current_index = (self._current_index + 1) % len(self._members)
-            log.warning("etcd at %s does not answer, going on with %s", member.endpoint, self.member.endpoint)
+            log.warning("etcd member %s does not answer; using %s", member.endpoint, self.member.endpoint)
             for handler in self.member_change_handlers:
                 handler()
         return _translate_error(member, error, self.settings, self._has_answered)
@@ -214,7 +214,7 @@ def _translate_error(member: EtcdMember, error: Any, settings: EtcdSettings, has
         return FutureRevision(0, 0)
     if "request is too large" in details or "message larger than max" in details:
         return ValueTooLarge(
-            "the object is larger than etcd takes; raise --max-request-bytes of etcd, or make the object smaller"
+            "the object exceeds etcd's request limit; raise --max-request-bytes of etcd, or make the object smaller"
         )
     if "database space exceeded" in details:
         return StoreUnavailable(
@@ -222,9 +222,9 @@ def _translate_error(member: EtcdMember, error: Any, settings: EtcdSettings, has
             "then run etcdctl alarm disarm"
         )
     if "authentication failed" in details:
-        return StoreUnavailable(f"etcd at {endpoint} does not know the user {settings.username!r} with that password")
+        return StoreUnavailable(f"etcd at {endpoint} rejected the user name {settings.username!r} or its password")
     if "user name is empty" in details:
-        return StoreUnavailable(f"etcd at {endpoint} wants a user: give --etcd-username and --etcd-password-file")
+        return StoreUnavailable(f"etcd at {endpoint} requires a user: give --etcd-username and --etcd-password-file")
     if "permission denied" in details:
         return StoreUnavailable(
             f"the etcd user {settings.username!r} may not use {settings.prefix}/: grant it a role that may read "
@@ -241,12 +241,14 @@ def _unreachable_reason(details: str, settings: EtcdSettings, has_answered: bool
     if "CERTIFICATE_VERIFY_FAILED" in details:
         return "its certificate is not signed by the authority in --etcd-cafile, or is for another name"
     if "TSI_DATA_CORRUPTED" in details or ("alert" in details.lower() and "certificate" in details.lower()):
-        return "it does not accept our certificate; give --etcd-certfile and --etcd-keyfile that it trusts"
+        return "it does not accept the client certificate; give --etcd-certfile and --etcd-keyfile that it trusts"
     if "WRONG_VERSION_NUMBER" in details:
         return "it does not speak TLS; use http:// in --etcd-servers"
     if "no leader" in details:
-        return "it has no leader; most members of the etcd cluster must run"
+        return "it has no leader; a majority of the etcd members must be running"
     text = details.rpartition("last error: ")[2] or "no answer in time"
     if "Socket closed" in text and settings.cert_file is None and not has_answered:
-        text += " (it may want TLS or a client certificate: https:// in --etcd-servers, --etcd-cafile, --etcd-certfile)"
+        text += (
+            " (it may require TLS or a client certificate: https:// in --etcd-servers, --etcd-cafile, --etcd-certfile)"
+        )
     return text

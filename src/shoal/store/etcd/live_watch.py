@@ -63,7 +63,7 @@ class WatchStream:
             if response.canceled:
                 if response.compact_revision:
                     raise Compacted(0, ours(response.compact_revision))
-                raise StoreError(f"etcd ended a watch: {response.cancel_reason or 'it does not say why'}")
+                raise StoreError(f"etcd ended a watch: {response.cancel_reason or 'no reason given'}")
             if response.created:
                 continue
             events = [
@@ -149,16 +149,16 @@ class LiveWatch:
                     self._dispatch(events, revision)
             except Compacted as error:
                 raise StoreError(
-                    f"etcd has dropped its history up to revision {error.oldest}, this "
-                    f"server had seen {self.delivered_revision}"
-                    " only; start it again"
+                    f"etcd has compacted its history up to revision {error.oldest}, but "
+                    f"this server has read only up to {self.delivered_revision}"
+                    "; restart the server"
                 ) from None
             except grpc.aio.AioRpcError as error:
-                log.warning("%s; trying again", self._connection.store_error(stream.member, error))
+                log.warning("%s; retrying", self._connection.store_error(stream.member, error))
             except StoreError as error:
-                log.warning("%s; trying again", error)
+                log.warning("%s; retrying", error)
             except asyncio.InvalidStateError:
-                log.warning("the watch of etcd was cut; trying again")
+                log.warning("the watch of etcd was aborted; retrying")
             finally:
                 self._stream = None
                 stream.close()

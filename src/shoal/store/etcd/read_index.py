@@ -66,7 +66,7 @@ class ReadIndexBatcher:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 await self._wait_for_revision(await self._newest_revision())
         except TimeoutError:
-            return StoreUnavailable("etcd answers, but does not tell of changes; the watch of it is cut")
+            return StoreUnavailable("etcd answers, but its watch delivers no changes")
         except StoreError as error:
             return error
         return None

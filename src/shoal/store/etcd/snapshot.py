@@ -98,9 +98,7 @@ class EtcdSnapshot:
             try:
                 answer = await self._connection.call(lambda member: member.kv.Range, request)
             except Compacted:
-                raise StoreUnavailable(
-                    f"revision {self.revision} was compacted while it was read: changes come too fast; try again"
-                ) from None
+                raise StoreUnavailable(f"revision {self.revision} was compacted during the read; try again") from None
             if answer.kvs:
                 yield [
                     KeyValue(self._keys.store_key(i.key), i.value, self._keys.from_etcd_revision(i.mod_revision))
@@ -144,8 +142,8 @@ async def restore_store(
         existing = await _read_existing_claim(connection, keys)
         if existing is not None and not spec.replace:
             raise StoreFormatError(
-                f"etcd at {settings.endpoints_text}: below {keys.prefix}/ there is a "
-                f"store ({existing.id}); nothing was written"
+                f"etcd at {settings.endpoints_text}: a store "
+                f"({existing.id}) exists below {keys.prefix}/; nothing was written"
             )
         await _delete_unfinished_restore(connection, keys)
         if existing is None:
@@ -192,7 +190,7 @@ async def _commit_claim(
     request = rpc.TxnRequest(compare=[compare], success=[_put(keys.claim_key, value), _delete(keys.restore_key)])
     answer_txn = await connection.call_once(lambda member: member.kv.Txn, request)
     if not answer_txn.succeeded:
-        raise StoreUnavailable(f"somebody else made a store below {keys.prefix}/ meanwhile; nothing was replaced")
+        raise StoreUnavailable(f"another process created a store below {keys.prefix}/; nothing was replaced")
     return int(answer_txn.header.revision) + offset
 
 

@@ -117,7 +117,7 @@ class EtcdStore:
 
     def delete(self, key: str, expected_revision: int) -> asyncio.Future[int]:
         if not expected_revision:
-            raise ValueError("a deletion names the revision it deletes")
+            raise ValueError("delete requires an expected revision")
         name, etcd_revision = self._keys.object_key(key), self._keys.to_etcd_revision(expected_revision)
         return self._write(
             key,
@@ -128,7 +128,7 @@ class EtcdStore:
 
     def transaction(self, operations: Sequence[WriteOp], above_revision: int = 0) -> asyncio.Future[int]:
         raise TransactionUnsupported(
-            "the etcd store has limits to what is one transaction, and revisions are etcd's to give"
+            "the etcd store has no transactions: etcd limits their size and assigns the revisions"
         )
 
     async def flush(self) -> None:
@@ -189,7 +189,7 @@ class EtcdStore:
         if not claim or claim[0].mod_revision != self._claim_compare[1]:
             await self._check_same_store()
             raise StoreUnavailable(
-                f"{self._keys.claim_key.decode()} in etcd was written by somebody; start the server again"
+                f"{self._keys.claim_key.decode()} in etcd was changed by another process; restart the server"
             )
         current = self._keys.from_etcd_revision(int(existing[0].mod_revision)) if existing else 0
         if not first_attempt and existing and existing[0].value == value and current > expected_revision:
@@ -200,7 +200,9 @@ class EtcdStore:
             return revision
         if not first_attempt:
             # A conflict would mean that the write was not applied and may be repeated.
-            raise StoreUnavailable(f"etcd did not answer in time, and {key} was changed since: look what became of it")
+            raise StoreUnavailable(
+                f"etcd did not answer in time, and {key} has changed since: the outcome of the write is unknown"
+            )
         raise CompareFailed(key, current)
 
     # --- reads ---
@@ -373,12 +375,12 @@ class EtcdStore:
             state = "is empty" if current is None else f"holds another store ({current.id})"
             raise StoreLost(
                 f"{where}: {self._keys.prefix}/ {state} now, this server served {self._id}",
-                "restore etcd from a snapshot, then start the server again",
+                "restore etcd from a snapshot, then restart the server",
             )
         if current.revision < seen_revision:
             raise StoreLost(
                 f"{where}: the store went back from revision {seen_revision} to {current.revision}",
-                "it was restored from a snapshot: start the server again, and its clients will list anew",
+                "etcd was restored from a snapshot: restart the server; its clients will list again",
             )
 
     def _check_readable(self, revision: int) -> None:

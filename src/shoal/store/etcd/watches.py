@@ -43,7 +43,7 @@ class EtcdWatch:
                 self._on_progress(revision)
         except Exception:
             # One broken handler must not stop delivery to the others or to the writers.
-            log.exception("a watch failed at revision %d and is ended", revision)
+            log.exception("watch failed at revision %d; ending it", revision)
             self.cancel()
 
 
@@ -96,11 +96,15 @@ class EtcdWatches:
                     if self._has_caught_up(watch):
                         return
             except Compacted as error:
-                log.error("history after revision %d was compacted (up to %d)", watch.seen_revision, error.oldest)
+                log.error(
+                    "ending watch: history after revision %d was compacted (up to %d)",
+                    watch.seen_revision,
+                    error.oldest,
+                )
                 watch.cancel()
                 return
             except (StoreError, grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-                log.warning("history after revision %d cannot be read, trying again: %s", watch.seen_revision, error)
+                log.warning("cannot read history after revision %d; retrying: %s", watch.seen_revision, error)
             finally:
                 if progress_task is not None:
                     progress_task.cancel()

@@ -88,8 +88,8 @@ def is_corruption(error: sqlite3.Error) -> bool:
 
 def corruption_message(file: Path, error: Exception) -> str:
     return (
-        f"{file} is damaged ({error}); shoal fsck says more, "
-        "shoal restore FILE --force-replace puts a backup in its place"
+        f"{file} is damaged ({error}); run shoal fsck for details, "
+        "or shoal restore FILE --force-replace to replace it with a backup"
     )
 
 

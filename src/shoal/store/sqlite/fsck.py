@@ -21,14 +21,14 @@ def check_file(file: Path) -> list[str]:
     try:
         return _page_problems(connection) or _log_problems(connection)
     except sqlite3.Error as error:
-        return [f"it cannot be read to its end: {error}"]
+        return [f"cannot read the whole file: {error}"]
     finally:
         connection.close()
 
 
 def _page_problems(connection: sqlite3.Connection) -> list[str]:
     rows = connection.execute(f"PRAGMA integrity_check({MAX_PROBLEMS})").fetchall()
-    return [f"SQLite says: {text}" for (text,) in rows if text != "ok"]
+    return [f"SQLite integrity check: {text}" for (text,) in rows if text != "ok"]
 
 
 def _log_problems(connection: sqlite3.Connection) -> list[str]:
@@ -36,13 +36,13 @@ def _log_problems(connection: sqlite3.Connection) -> list[str]:
     metadata = read_meta(connection)
     (lowest,) = connection.execute("SELECT min(rev) FROM log").fetchone()
     if lowest is not None and lowest < 1:
-        problems.append(f"the log begins at revision {lowest}; the first there can be is 1")
+        problems.append(f"the log begins at revision {lowest}; the lowest valid revision is 1")
     compacted_revision = metadata.get("compacted")
     if not isinstance(compacted_revision, int) or compacted_revision < 1:
-        problems.append(f"the oldest revision is said to be {compacted_revision!r}")
+        problems.append(f"the metadata has an invalid compacted revision: {compacted_revision!r}")
     (wrong_type_count,) = connection.execute(
         "SELECT count(*) FROM log WHERE typeof(key) != 'text' OR typeof(value) NOT IN ('blob', 'null')"
     ).fetchone()
     if wrong_type_count:
-        problems.append(f"{wrong_type_count} rows of the log have keys or values of another type than Shoal writes")
+        problems.append(f"{wrong_type_count} rows of the log have a key or value of the wrong type")
     return problems

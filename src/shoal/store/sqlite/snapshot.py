@@ -82,7 +82,7 @@ class SqliteSnapshot:
 def open_read_only(file: Path) -> sqlite3.Connection:
     """Opens a read-only connection to an initialized store file."""
     if not file.exists():
-        raise StoreUnavailable(f"there is no {file}")
+        raise StoreUnavailable(f"{file} does not exist")
     with _translate_errors(file):
         # Several threads use it in turn: each page may be read in another thread.
         address = f"file:{quote(str(file.absolute()))}?mode=ro"

@@ -151,14 +151,14 @@ class SqliteStore:
 
     def delete(self, key: str, expected_revision: int) -> asyncio.Future[int]:
         if not expected_revision:
-            raise ValueError("a deletion names the revision it deletes")
+            raise ValueError("delete requires an expected revision")
         return self._write(key, None, expected_revision)
 
     def transaction(self, operations: Sequence[WriteOp], above_revision: int = 0) -> asyncio.Future[int]:
         """Writes queued in one call are in one batch, and a batch is one transaction and one delivery."""
         self._check_open()
         if len({write.key for write in operations}) != len(operations) or not operations:
-            raise ValueError("what is written together are different keys, at least one")
+            raise ValueError("a transaction needs at least one write, and each key only once")
         for key, _, expected in operations:
             if (current := self._current_revision(key)) != expected:
                 raise CompareFailed(key, current)

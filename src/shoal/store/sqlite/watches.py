@@ -37,7 +37,7 @@ class SqliteWatch:
             self._handler(events)
         except Exception:
             # One broken handler must not stop delivery to the others or to the writers.
-            logger.exception("a watch failed at revision %d and is ended", events[0].revision)
+            logger.exception("watch failed at revision %d; ending it", events[0].revision)
             self.cancel()
 
 
@@ -83,7 +83,7 @@ class SqliteWatches:
                     partial(log.read_history, after_revision=position, up_to_revision=up_to_revision)
                 )
             except StoreUnavailable as error:
-                logger.warning("history after revision %d cannot be read, trying again: %s", position, error)
+                logger.warning("cannot read history after revision %d; retrying: %s", position, error)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             watch.deliver(events)
