@@ -28,7 +28,7 @@ Case = tuple[str, int, str, str]
 """The command line with the names of files in braces, the exit code, how the sentence begins, and what the hint has."""
 
 MINE = "shoal kubeconfig prints the one shoal up wrote"
-THEIRS = "it is to be as kubectl has it"
+THEIRS = "check the file: kubectl config view"
 KINDS = "kinds are"
 
 KUBECONFIGS: dict[str, Case] = {
@@ -38,15 +38,15 @@ KUBECONFIGS: dict[str, Case] = {
     "no text": ("status --kubeconfig {binary}", FAILED, "{binary} cannot be read: it is not text", MINE),
     "no yaml": ("tree cm x --kubeconfig {torn}", FAILED, "{torn} cannot be read: while parsing a flow", MINE),
     "no mapping": ("status --kubeconfig {listed}", FAILED, "{listed} is not a kubeconfig", MINE),
-    "no list": ("status --kubeconfig {shapeless}", FAILED, "{shapeless} is not a kubeconfig: contexts is no", MINE),
+    "no list": ("status --kubeconfig {shapeless}", FAILED, "{shapeless} is not a kubeconfig: contexts is not", MINE),
     "no object": ("status --kubeconfig {wordy}", FAILED, "{wordy} is not a kubeconfig: the user 'shoal-admin'", MINE),
-    "no current": ("status --kubeconfig {undecided}", FAILED, "{undecided} names no current context", MINE),
+    "no current": ("status --kubeconfig {undecided}", FAILED, "{undecided} has no current context", MINE),
     "no such context": ("status --kubeconfig {astray}", FAILED, "{astray} has no context named 'other'", MINE),
     "no such user": ("status --kubeconfig {nobody}", FAILED, "{nobody} has no user named 'nobody'", MINE),
     "no https": ("status --kubeconfig {plain}", FAILED, "{plain}: the server must be an https URL, not 'http:", MINE),
     "no port": ("status --kubeconfig {portless}", FAILED, "{portless}: the server must be an https URL", MINE),
     "no base64": ("status --kubeconfig {garbled}", FAILED, "{garbled}: a certificate, key or token in it", MINE),
-    "no file of CA": ("status --kubeconfig {lost}", FAILED, "{lost} names /nonexistent/ca.crt, which cannot", MINE),
+    "no file of CA": ("status --kubeconfig {lost}", FAILED, "{lost} refers to /nonexistent/ca.crt, which cannot", MINE),
     "wrong CA": ("status --kubeconfig {distrusted}", UNREACHABLE, "the hub does not answer: ", "is of another hub"),
     "no hub": ("status --kubeconfig {silent}", UNREACHABLE, "the hub does not answer: ", "start it: shoal up"),
     "no such host": ("status --kubeconfig {nowhere}", UNREACHABLE, "the hub does not answer: ", "start it: shoal up"),
@@ -89,8 +89,18 @@ NAMES: dict[str, Case] = {
     ),
     "number": ("up --workers many", USAGE, "Invalid value for '--workers'", "shoal up --help"),
     "deep output": ("join-token list -o xml", USAGE, "Invalid value for '-o'", "shoal join-token list --help"),
-    "kind of tree": ("tree nothing x --kubeconfig {good}", FAILED, "the server has no kind 'nothing'", KINDS),
-    "kind of logs": ("logs nothing x --kubeconfig {good}", FAILED, "the server has no kind 'nothing'", KINDS),
+    "kind of tree": (
+        "tree nothing x --kubeconfig {good}",
+        FAILED,
+        "the server has no kind 'nothing'",
+        "as for kubectl",
+    ),
+    "kind of logs": (
+        "logs nothing x --kubeconfig {good}",
+        FAILED,
+        "the server has no kind 'nothing'",
+        "as for kubectl",
+    ),
     "kind of explain": ("explain nothing x --kubeconfig {good}", FAILED, "The hub does not serve nothing", KINDS),
     "kind applied": (
         "apply -f {unknown} --kubeconfig {good}",

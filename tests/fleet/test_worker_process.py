@@ -99,5 +99,5 @@ def test_a_file_that_is_no_kubeconfig(tmp_path: Path) -> None:
     flags = ["--hub-kubeconfig", str(file), "--name", "w", "--data-dir", str(tmp_path / "w")]
     run = CliRunner().invoke(worker, flags)
     assert isinstance(run.exception, KubeconfigError)
-    assert str(run.exception) == f"{file} names no current context"
+    assert str(run.exception) == f"{file} has no current context"
     assert not (tmp_path / "w").exists()

@@ -96,7 +96,7 @@ def test_a_leader_that_was_paused_writes_nothing_when_it_wakes(machines: Machine
     eventually(lambda: holder(machines, other) not in ("", before), "nobody takes over")
     eventually(lambda: not remaining(asking, names), "the work is not done by the next one")
     leader.hub.signal(signal.SIGCONT)
-    eventually(lambda: "lost the lease shoal-loops" in leader.hub.log.read_text(), leader.hub.said)
+    eventually(lambda: "lost lease shoal-loops" in leader.hub.log.read_text(), leader.hub.said)
     machines.wait_for_hub(leader)
     # What had begun before may have been done before.
     late = [each for each in audited(machines, leader) if each["requestReceivedTimestamp"] > paused and fenced(each)]

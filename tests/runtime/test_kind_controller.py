@@ -97,7 +97,7 @@ async def test_a_mistake_stops_nobody_else(caplog: pytest.LogCaptureFixture) -> 
         await run.until(lambda: seen == ["good"])
         await run.idle()
         await run.stop()
-    assert "things: n/bad" in caplog.text
+    assert "things: reconciling n/bad failed" in caplog.text
 
 
 async def test_it_comes_back_when_asked_to() -> None:

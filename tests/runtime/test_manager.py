@@ -42,7 +42,7 @@ async def test_one_that_fails_starts_all_of_them_anew(caplog: pytest.LogCaptureF
 
     task = asyncio.ensure_future(run_manager(new_controllers, clock))
     await wait_until(lambda: "a defect" in caplog.text)
-    assert "a loop failed; all of them start again" in caplog.text
+    assert "controller failed; restarting all controllers" in caplog.text
     assert len(runs) == 4
     await wait_until(lambda: len(runs) == 6, lambda: clock.step(RESTART_SECONDS))
     task.cancel()

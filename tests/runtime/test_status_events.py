@@ -63,7 +63,7 @@ def test_a_condition_that_is_bad_while_it_is_true() -> None:
 
 def test_phases_that_matter_are_told() -> None:
     assert told(obj("Provisioning"), obj("Provisioned"), MACHINE_EVENT_RULE) == []
-    running = StatusEvent(NORMAL, "Running", "phase Provisioned has become Running")
+    running = StatusEvent(NORMAL, "Running", "phase changed from Provisioned to Running")
     assert told(obj("Provisioned"), obj("Running"), MACHINE_EVENT_RULE) == [running]
     assert told(obj("Running"), obj("Failed"), MACHINE_EVENT_RULE)[0].type == WARNING
 

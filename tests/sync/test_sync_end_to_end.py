@@ -240,7 +240,7 @@ def test_a_kubeconfig_that_is_missing_or_names_files_is_named(world: World) -> N
     said = {
         "a": "neither spec.kubeconfigSecretRef nor spec.kubeconfig is given",
         "b": f"the Secret {world.namespace}/none is not there",
-        "c": "the kubeconfig names the file '/etc/hostname'; it must hold its content instead",
+        "c": "the kubeconfig refers to the file '/etc/hostname'; embed its content instead",
     }
     for letter, message in said.items():
         found = world.told(f"{world.namespace}-{letter}", "HeartbeatHealthy")

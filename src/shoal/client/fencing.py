@@ -31,7 +31,7 @@ class FencedTransport:
         self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, Mapping[str, str], bytes]:
         if method != "GET" and not self._is_leader():
-            raise Unavailable("this process does not hold its lease any more: another one goes on with the loops")
+            raise Unavailable("this process lost its lease: another process runs the controllers")
         return await self._inner.request(method, path, query, headers, body)
 
     async def stream(

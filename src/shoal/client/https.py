@@ -93,7 +93,7 @@ def _error_reason(error: Exception) -> str:
         reason = error.os_error
         text = os.strerror(reason.errno) if reason.errno and reason.errno in errno.errorcode else reason.strerror
         return (text or str(reason)).lower()
-    return str(error) or "it took too long"
+    return str(error) or "request timed out"
 
 
 async def _stream_body(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
@@ -101,7 +101,7 @@ async def _stream_body(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]
         async for chunk in response.content.iter_any():
             yield chunk
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise Unreachable(f"the stream broke: {error}") from error
+        raise Unreachable(f"stream interrupted: {error}") from error
     finally:
         connection = response.connection
         if connection is not None and connection.transport is not None:

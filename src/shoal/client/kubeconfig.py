@@ -19,7 +19,7 @@ Object = dict[str, Any]
 
 
 class KubeconfigError(ShoalError):
-    hint = "it is to be as kubectl has it: kubectl config view --kubeconfig FILE"
+    hint = "check the file: kubectl config view --kubeconfig FILE"
 
 
 def load(path: Path, context: str = "", user_agent: str = "shoal") -> Client:
@@ -65,7 +65,7 @@ def rest_config_of(config: Object, context: str = "", *, source: str, base_dir: 
     """
     name = context or str(config.get("current-context") or "")
     if not name:
-        raise KubeconfigError(f"{source} names no current context")
+        raise KubeconfigError(f"{source} has no current context")
     context_entry = _entry(config, "context", name, source)
     cluster = _entry(config, "cluster", str(context_entry.get("cluster")), source)
     user = _entry(config, "user", str(context_entry.get("user")), source)
@@ -94,24 +94,24 @@ class _FileReader:
 
     def read(self, name: str) -> bytes:
         if self.base_dir is None:
-            raise KubeconfigError(f"{self.source} names the file {name!r}; it must hold its content instead")
+            raise KubeconfigError(f"{self.source} refers to the file {name!r}; embed its content instead")
         try:
             return (self.base_dir / name).read_bytes()
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            raise KubeconfigError(f"{self.source} names {name}, which cannot be read: {reason}") from None
+            raise KubeconfigError(f"{self.source} refers to {name}, which cannot be read: {reason}") from None
 
 
 def _entry(config: Object, kind: str, name: str, source: str) -> Object:
     """The context, cluster or user of that name."""
     entries = config.get(f"{kind}s") or []
     if not isinstance(entries, list) or not all(isinstance(item, dict) for item in entries):
-        raise KubeconfigError(f"{source} is not a kubeconfig: {kind}s is no list of {kind}s")
+        raise KubeconfigError(f"{source} is not a kubeconfig: {kind}s is not a list of {kind}s")
     entry = next((item.get(kind) or {} for item in entries if item.get("name") == name), None)
     if entry is None:
         raise KubeconfigError(f"{source} has no {kind} named {name!r}")
     if not isinstance(entry, dict):
-        raise KubeconfigError(f"{source} is not a kubeconfig: the {kind} {name!r} is no object")
+        raise KubeconfigError(f"{source} is not a kubeconfig: the {kind} {name!r} is not an object")
     return entry
 
 

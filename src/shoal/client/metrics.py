@@ -12,9 +12,16 @@ LATENCY_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0,
 ERROR_CODE = "<error>"
 """The code label of a request without a response, as upstream."""
 
-REQUESTS = Counter("rest_client_requests_total", "Requests by code, method and host.", ("code", "method", "host"))
+REQUESTS = Counter(
+    "rest_client_requests_total",
+    "Number of HTTP requests, by status code, method and host.",
+    ("code", "method", "host"),
+)
 REQUEST_DURATION = Histogram(
-    "rest_client_request_duration_seconds", "Time to the answer.", ("verb", "host"), LATENCY_BUCKETS
+    "rest_client_request_duration_seconds",
+    "Request latency in seconds, by verb and host.",
+    ("verb", "host"),
+    LATENCY_BUCKETS,
 )
 _ALL: tuple[Metric, ...] = (REQUESTS, REQUEST_DURATION)
 

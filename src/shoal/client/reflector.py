@@ -142,7 +142,7 @@ class _ReflectorStore:
                 if await self._watch():
                     delay = BASE_DELAY
                     continue
-                log.info("watch of %s ended without an event; again in %.1f s", self._gvr.resource, delay)
+                log.info("watch of %s ended without an event; retrying in %.1f s", self._gvr.resource, delay)
             except Expired:
                 self.revision = ""
                 continue
@@ -151,7 +151,7 @@ class _ReflectorStore:
                     self.revision = ""
                     await self._clock.sleep(self._poll_until_served)
                     continue
-                log.info("watch of %s: %s; again in %.1f s", self._gvr.resource, error, delay)
+                log.info("watch of %s failed: %s; retrying in %.1f s", self._gvr.resource, error, delay)
             await self._clock.sleep(delay)
             delay = min(delay * 2, MAX_DELAY)
 

@@ -55,7 +55,7 @@ def resource_for(resources: Iterable[APIResource], name: str) -> APIResource:
         if alias in resource.aliases and (not group or resource.gvr.group == group):
             return resource
     raise NoKindMatchError(
-        f"the server has no kind {name!r}", "kinds are named as for kubectl: deployment, deployments.apps"
+        f"the server has no kind {name!r}", "name the kind as for kubectl: deployment, deployments.apps"
     )
 
 

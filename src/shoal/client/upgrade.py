@@ -82,7 +82,7 @@ class _Connection(asyncio.Protocol):
         if complete:
             self._handle_response(head, rest)
         elif len(self._buffer) > _MAX_BYTES:
-            self._fail(Unreachable("the server's answer is no HTTP"))
+            self._fail(Unreachable("the server's response is not HTTP"))
 
     def pause_writing(self) -> None:
         if self._receiver is not None:
@@ -95,7 +95,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._receiver is not None:
             self._receiver.connection_lost(exc)
-        self._fail(Unreachable("the server closed the connection unanswered"))
+        self._fail(Unreachable("the server closed the connection without a response"))
 
     # --- the response ---
 
@@ -105,13 +105,13 @@ class _Connection(asyncio.Protocol):
         first, *lines = head.decode("latin-1").split("\r\n")
         version, _, status = first.partition(" ")
         if not version.startswith("HTTP/1.") or not status[:3].isdecimal():
-            self._fail(Unreachable("the server's answer is no HTTP"))
+            self._fail(Unreachable("the server's response is not HTTP"))
             return
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         if int(status[:3]) != 101:
             self._handle_rejection(int(status[:3]), headers, rest)
         elif headers.get("upgrade", "").lower() != self._protocol:
-            self._fail(Unreachable(f"the server does not speak {self._protocol}"))
+            self._fail(Unreachable(f"the server does not support {self._protocol}"))
         else:
             self._buffer = b""
             self._receiver = self._new_receiver(self._transport)

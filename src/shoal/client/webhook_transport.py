@@ -92,7 +92,7 @@ async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     async for chunk in response.content.iter_any():
         size += len(chunk)
         if size > max_bytes:
-            raise Unreachable(f"the answer is longer than {max_bytes} bytes")
+            raise Unreachable(f"the response is longer than {max_bytes} bytes")
         chunks.append(chunk)
     return b"".join(chunks)
 

@@ -58,9 +58,9 @@ class Controller(Generic[K]):
                 requeue_after = await reconcile_in_span(self.name, self.queue, key, partial(self._reconcile, key))
             except (StatusError, Unreachable, RequeueError) as error:
                 delay = self.queue.retry(key)
-                log.info("%s: %s: %s; again in %.1f s", self.name, key, error, delay)
+                log.info("%s: reconciling %s failed: %s; retrying in %.1f s", self.name, key, error, delay)
             except Exception:
-                log.exception("%s: %s", self.name, key)
+                log.exception("%s: reconciling %s failed", self.name, key)
                 self.queue.retry(key)
             else:
                 self.queue.done(key, requeue_after)

@@ -154,7 +154,7 @@ class EventRecorder:
             _remember(self._recorded, key, (name, times))
             await client.create(EVENTS, build_event(pending, name, times), namespace, metadata_only=True)
         except (StatusError, Unreachable) as error:
-            log.debug("event %s: %s", name, error)
+            log.debug("cannot record event %s: %s", name, error)
 
 
 def _remember(cache: OrderedDict[Any, Any], key: object, value: object) -> None:

@@ -71,10 +71,16 @@ class KindController:
                 requeue_after = await reconcile_in_span(self.name, self._queue, key, partial(self._reconcile, key, obj))
             except (StatusError, Unreachable) as error:
                 delay = self._queue.retry(key)
-                log.info("%s: %s: %s; again in %.1f s", self.name, "/".join(filter(None, key)), error, delay)
+                log.info(
+                    "%s: reconciling %s failed: %s; retrying in %.1f s",
+                    self.name,
+                    "/".join(filter(None, key)),
+                    error,
+                    delay,
+                )
                 continue
             except Exception:
-                log.exception("%s: %s", self.name, "/".join(filter(None, key)))
+                log.exception("%s: reconciling %s failed", self.name, "/".join(filter(None, key)))
                 self._queue.retry(key)
                 continue
             self._queue.done(key, requeue_after)

@@ -63,7 +63,7 @@ class LeaderElector:
                 while not await self._try_acquire():
                     await self._clock.sleep(RETRY_PERIOD)
                 self.is_leader = True
-                log.info("%s holds the lease %s", self._identity, self.name)
+                log.info("%s acquired lease %s", self._identity, self.name)
                 task = asyncio.ensure_future(on_started_leading())
                 try:
                     await self._renew_until_lost(task)
@@ -71,7 +71,7 @@ class LeaderElector:
                     self.is_leader = False
                     task.cancel()
                     await asyncio.gather(task, return_exceptions=True)
-                log.warning("%s lost the lease %s", self._identity, self.name)
+                log.warning("%s lost lease %s", self._identity, self.name)
         finally:
             await self._release()
 
@@ -85,13 +85,13 @@ class LeaderElector:
                     if not await self._try_acquire_or_renew():
                         return
             except (StatusError, Unreachable, TimeoutError) as error:
-                log.info("lease %s: %s", self.name, error)
+                log.info("cannot acquire or renew lease %s: %s", self.name, error)
 
     async def _try_acquire(self) -> bool:
         try:
             return await self._try_acquire_or_renew()
         except (StatusError, Unreachable) as error:
-            log.info("lease %s: %s", self.name, error)
+            log.info("cannot acquire or renew lease %s: %s", self.name, error)
             return False
 
     async def _try_acquire_or_renew(self) -> bool:

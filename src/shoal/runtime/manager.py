@@ -30,5 +30,5 @@ async def run_manager(new_controllers: Callable[[], list[Runnable]], clock: Cloc
                 for controller in new_controllers():
                     group.create_task(controller.run(), name=controller.name)
         except* Exception:
-            log.exception("a loop failed; all of them start again in %.0f s", RESTART_SECONDS)
+            log.exception("controller failed; restarting all controllers in %.0f s", RESTART_SECONDS)
         await clock.sleep(RESTART_SECONDS)

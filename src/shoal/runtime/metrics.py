@@ -17,19 +17,29 @@ DURATION_BUCKETS = tuple(10.0**power for power in range(-8, 2))
 _NAME = ("name",)
 
 QUEUE_DURATION = Histogram(
-    "workqueue_queue_duration_seconds", "How long a key waits before it is taken.", _NAME, DURATION_BUCKETS
+    "workqueue_queue_duration_seconds",
+    "How long in seconds an item stays in the workqueue before it is requested.",
+    _NAME,
+    DURATION_BUCKETS,
 )
 WORK_DURATION = Histogram(
-    "workqueue_work_duration_seconds", "How long the work on a key takes.", _NAME, DURATION_BUCKETS
+    "workqueue_work_duration_seconds",
+    "How long in seconds processing an item from the workqueue takes.",
+    _NAME,
+    DURATION_BUCKETS,
 )
-ADDS = MetricFunc("workqueue_adds_total", "Keys added.", _NAME, "counter")
-RETRIES = MetricFunc("workqueue_retries_total", "Keys that come back after a failure.", _NAME, "counter")
-DEPTH = MetricFunc("workqueue_depth", "Keys that wait.", _NAME)
-UNFINISHED_WORK = MetricFunc("workqueue_unfinished_work_seconds", "Work under way that is not counted yet.", _NAME)
+ADDS = MetricFunc("workqueue_adds_total", "Total number of adds handled by the workqueue.", _NAME, "counter")
+RETRIES = MetricFunc("workqueue_retries_total", "Total number of retries handled by the workqueue.", _NAME, "counter")
+DEPTH = MetricFunc("workqueue_depth", "Current depth of the workqueue.", _NAME)
+UNFINISHED_WORK = MetricFunc(
+    "workqueue_unfinished_work_seconds", "Seconds of work in progress that work_duration has not observed yet.", _NAME
+)
 LONGEST_RUNNING = MetricFunc(
-    "workqueue_longest_running_processor_seconds", "Since when the oldest of it is under way.", _NAME
+    "workqueue_longest_running_processor_seconds",
+    "How long in seconds the longest running processor has been running.",
+    _NAME,
 )
-LEADER_STATUS = MetricFunc("leader_election_master_status", "Whether this process acts: 1, or another does: 0.", _NAME)
+LEADER_STATUS = MetricFunc("leader_election_master_status", "1 if this process is the leader, 0 otherwise.", _NAME)
 _ALL: tuple[Metric, ...] = (
     QUEUE_DURATION,
     WORK_DURATION,

@@ -82,4 +82,4 @@ def events_between(old: StatusSnapshot, new: StatusSnapshot, rule: EventRule) ->
             )
     if new.phase != old.phase and new.phase in rule.phases | rule.warning_phases:
         event_type = WARNING if new.phase in rule.warning_phases else NORMAL
-        yield StatusEvent(event_type, new.phase, f"phase {old.phase} has become {new.phase}" if old.phase else "")
+        yield StatusEvent(event_type, new.phase, f"phase changed from {old.phase} to {new.phase}" if old.phase else "")
