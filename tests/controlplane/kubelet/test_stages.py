@@ -23,11 +23,14 @@ def test_the_stages_that_come_with_shoal_are_read() -> None:
 @pytest.mark.parametrize(
     ("stage", "said"),
     [
-        ("{name: a, when: {}}", "stage a: when is none of name, match, delay, next"),
-        ("{name: a, match: {colour: [red]}}", "match of stage a: colour is none of phase"),
-        ("{name: a, delay: {since: tomorrow}}", "delay of stage a: tomorrow is none of created"),
-        ("{name: a, next: {phase: Walking, containers: running}}", "phase: Walking is none of Pending"),
-        ("{name: a, next: {phase: Running, containers: gone}}", "state of containers: gone is none of waiting"),
+        ("{name: a, when: {}}", "stage a: unknown when: must be one of name, match, delay, next"),
+        ("{name: a, match: {colour: [red]}}", "match of stage a: unknown colour: must be one of phase"),
+        ("{name: a, delay: {since: tomorrow}}", "delay of stage a: unknown tomorrow: must be one of created"),
+        ("{name: a, next: {phase: Walking, containers: running}}", "phase: unknown Walking: must be one of Pending"),
+        (
+            "{name: a, next: {phase: Running, containers: gone}}",
+            "state of containers: unknown gone: must be one of waiting",
+        ),
     ],
 )
 def test_mistakes_are_refused(stage: str, said: str) -> None:

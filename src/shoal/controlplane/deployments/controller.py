@@ -134,7 +134,7 @@ class DeploymentReconciler:
             )
             if not is_controlled_by(existing, deployment) or not equal:
                 await self._update_status(client, key, {**deployment, "status": collision_status(deployment)})
-            raise RequeueError(f"ReplicaSet {name} is there already") from None
+            raise RequeueError(f"ReplicaSet {name} already exists") from None
         except StatusError as error:
             self._record_event(key, deployment, WARNING, CREATE_ERROR, create_error_message(name, error))
             status = create_failed_status(deployment, name, error, rfc3339(self._clock.now()))

@@ -119,5 +119,5 @@ class EventTTLController:
         except (NotFound, Conflict):
             return  # deleted, or written since: the update brings a new deadline
         except (StatusError, Unreachable) as error:
-            log.info("event %s: %s; again in %.0f s", "/".join(key), error, RETRY_SECONDS)
+            log.info("cannot delete expired event %s: %s; retrying in %.0f s", "/".join(key), error, RETRY_SECONDS)
             self._schedule(key, event._replace(deadline=self._clock.now() + RETRY_SECONDS))

@@ -65,7 +65,7 @@ class GarbageCollector:
                 self._revision = ""
                 continue
             except (StatusError, Unreachable) as error:
-                log.info("the metadata stream: %s; again in %.1f s", error, backoff)
+                log.info("metadata stream failed: %s; retrying in %.1f s", error, backoff)
             await self._clock.sleep(backoff)
             backoff = min(backoff * 2, MAX_BACKOFF)
 
@@ -246,7 +246,7 @@ def _parse_node(obj: Object) -> GraphNode | None:
     try:
         return graph_node_of(obj)
     except (KeyError, TypeError, ValueError):
-        log.exception("%s is left out", obj["metadata"].get("name"))
+        log.exception("ignoring object %s: malformed owner references", obj["metadata"].get("name"))
         return None
 
 

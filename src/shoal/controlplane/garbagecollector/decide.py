@@ -15,11 +15,11 @@ Object = dict[str, Any]
 class OwnerState(Enum):
     """State of one owner, from its live object."""
 
-    SOLID = "there"
-    WAITING_FOR_DEPENDENTS = "there, and waits for its dependents to go first"
-    ABSENT = "gone: no object of that name and uid"
-    FOREIGN = "no owner it may have: of another logical cluster, or of a namespace for an object of none"
-    UNKNOWN = "not known: its kind is not served now"
+    SOLID = "exists"
+    WAITING_FOR_DEPENDENTS = "exists, and waits for its dependents to be deleted first"
+    ABSENT = "absent: no object of that name and uid"
+    FOREIGN = "invalid: in another logical cluster, or a namespaced owner of a cluster-scoped object"
+    UNKNOWN = "unknown: its kind is not served"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class LiveOwners:
         if kind is None:
             return OwnerState.UNKNOWN
         if kind.namespaced and not owner.namespace:
-            log.info("an object without a namespace refers to the namespaced %s %s: left alone", owner.kind, owner.name)
+            log.info("ignoring owner reference of a cluster-scoped object to namespaced %s %s", owner.kind, owner.name)
             return OwnerState.FOREIGN
         namespace = owner.namespace if kind.namespaced else ""
         try:
@@ -61,7 +61,7 @@ class LiveOwners:
             metadata = item["metadata"]
             if metadata["uid"] == owner.uid and metadata["annotations"][CLUSTER] != owner.cluster:
                 log.info(
-                    "%s %s lives in another logical cluster: its dependents in %s are left alone", *owner[3:5], owner[0]
+                    "owner %s %s is in another logical cluster; keeping its dependents in %s", *owner[3:5], owner[0]
                 )
                 return OwnerState.FOREIGN
         if len(self._absent) >= MAX_CACHED:

@@ -50,7 +50,7 @@ class IPAllocator:
             number = (start + step) % self._size
             if (cluster, number) not in self._owners:
                 return number
-        raise RuntimeError("every address of the network is taken")
+        raise RuntimeError("no free address in the network")
 
     def _assign(self, key: Key, number: int) -> None:
         self._offsets[key] = number

@@ -145,4 +145,4 @@ def _pod_next(data: Object) -> PodNext | None:
 def _check_known(subject: str, values: Mapping[str, object], allowed: tuple[str, ...]) -> None:
     unknown = sorted(set(values) - set(allowed))
     if unknown:
-        raise ValueError(f"{subject}: {', '.join(unknown)} is none of {', '.join(allowed)}")
+        raise ValueError(f"{subject}: unknown {', '.join(unknown)}: must be one of {', '.join(allowed)}")

@@ -88,7 +88,7 @@ class NodeLifecycleReconciler:
         if pod is None or node_key is None or not self._informers.clusters.is_managed(key[0]):
             return
         if not self._informers.has_synced:
-            raise RequeueError("the nodes have not been listed yet")
+            raise RequeueError("the informers have not synced yet")
         node, now = self._informers.node(node_key), self._clock.now()
         if node is None:
             action = pod_gc(pod, node_key in self._deleted_nodes, now, rfc3339(now))
@@ -97,7 +97,7 @@ class NodeLifecycleReconciler:
         self._delay_queue.schedule(key, action.requeue_at)
         client = self._informers.clusters.client_for(key[0])
         if action.confirm_node_missing and await _node_exists(client, node_key[2]):
-            raise RequeueError("its node is there, and will be told")
+            raise RequeueError("the node exists, but the informer has not seen it yet")
         with suppress(NotFound):
             await _execute(client, pod, action)
 

@@ -144,10 +144,10 @@ class ResourceQuotaController:
                 has_written, requeue_after = await self._reconcile(namespace_key)
             except (StatusError, Unreachable) as error:
                 delay = self._queue.retry(namespace_key)
-                log.info("quotas: %s/%s: %s; again in %.1f s", *namespace_key, error, delay)
+                log.info("quotas: reconciling %s/%s failed: %s; retrying in %.1f s", *namespace_key, error, delay)
                 continue
             except Exception:
-                log.exception("quotas: %s/%s", *namespace_key)
+                log.exception("quotas: reconciling %s/%s failed", *namespace_key)
                 self._queue.retry(namespace_key)
                 continue
             if has_written:

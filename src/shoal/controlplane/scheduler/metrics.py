@@ -16,11 +16,11 @@ from shoal.telemetry.metrics import Counter, Histogram, Metric, MetricFunc, rend
 BUCKETS = (1e-5, 1e-4, *(0.001 * 2**power for power in range(15)))
 _LABELS = ("result", "profile")
 
-ATTEMPTS = Counter("scheduler_schedule_attempts_total", "Decisions about pods.", _LABELS)
-ATTEMPT_DURATION = Histogram("scheduler_scheduling_attempt_duration_seconds", "Time of a decision.", _LABELS, BUCKETS)
-PENDING_PODS = MetricFunc(
-    "scheduler_pending_pods", "Pods without a node: still to be decided, or refused for now.", ("queue",)
+ATTEMPTS = Counter("scheduler_schedule_attempts_total", "Number of attempts to schedule pods, by result.", _LABELS)
+ATTEMPT_DURATION = Histogram(
+    "scheduler_scheduling_attempt_duration_seconds", "Scheduling attempt latency in seconds.", _LABELS, BUCKETS
 )
+PENDING_PODS = MetricFunc("scheduler_pending_pods", "Number of pending pods, by queue.", ("queue",))
 _ALL: tuple[Metric, ...] = (ATTEMPTS, ATTEMPT_DURATION, PENDING_PODS)
 
 
