@@ -56,8 +56,8 @@ DELETED: dict[str, Any] = {"deletionTimestamp": STAMP}
     ("wanted", "current", "said"),
     [
         ("v1.99.0", None, 'spec.version: Unsupported value: "v1.99.0": supported values: "v1.27", '),
-        ("v1.35.0", "v1.36.4", "spec.version: Forbidden: a cluster does not go back from v1.36.4 to v1.35.0"),
-        ("v1.35.0", "", "spec.version: Forbidden: a cluster does not go back from v1.36.4 to v1.35.0"),
+        ("v1.35.0", "v1.36.4", "spec.version: Forbidden: a cluster cannot be downgraded from v1.36.4 to v1.35.0"),
+        ("v1.35.0", "", "spec.version: Forbidden: a cluster cannot be downgraded from v1.36.4 to v1.35.0"),
     ],
 )
 def test_a_version_that_cannot_be_hosted_is_told(wanted: str, current: str | None, said: str) -> None:

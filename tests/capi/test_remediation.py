@@ -45,8 +45,8 @@ async def fail(place: World, name: str, failure: Object | None) -> None:
 @pytest.mark.parametrize(
     ("kind", "phase", "reason", "message"),
     [
-        ("Create", "Provisioning", "CreateFailed", "the machine could not be created (asked for in spec.failure)"),
-        ("Start", "Provisioned", "StartFailed", "the machine does not start (asked for in spec.failure)"),
+        ("Create", "Provisioning", "CreateFailed", "the machine could not be created (requested by spec.failure)"),
+        ("Start", "Provisioned", "StartFailed", "the machine does not start (requested by spec.failure)"),
     ],
 )
 @pytest.mark.anyio

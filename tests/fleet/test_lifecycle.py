@@ -121,7 +121,7 @@ async def test_pools_and_an_upgrade(up: HubWithWorkers) -> None:
     await world.own.merge_patch(MACHINE_DEPLOYMENTS, "east-gpu", price, "default")
 
     # Nobody goes back; the server says so at once.
-    with pytest.raises(Invalid, match=r"a cluster does not go back from v1\.34\.1 to v1\.33\.0"):
+    with pytest.raises(Invalid, match=r"a cluster cannot be downgraded from v1\.34\.1 to v1\.33\.0"):
         await world.change(version="v1.33.0")
 
     before = {obj["metadata"]["name"] for obj in (await world.inside.list_all(NODES))[0]}
@@ -181,7 +181,7 @@ async def test_a_version_that_the_running_one_is_ahead_of_is_refused_in_status(u
     found = await world.until(lambda obj, _: condition(obj, "Upgraded").get("reason") == "VersionRefused")
     assert (phase(found), found["status"]["version"]) == ("Running", "v1.36.4")
     assert [error["reason"] for error in found["status"]["errors"]] == ["VersionRefused"]
-    assert "does not go back from v1.36.4 to v1.30.0" in found["status"]["errors"][0]["message"]
+    assert "cannot be downgraded from v1.36.4 to v1.30.0" in found["status"]["errors"][0]["message"]
     assert kubelets((await world.inside.list_all(NODES))[0]) == ["v1.36.4"]
     await world.change(version="v1.36.4")
     found = await world.until(settled("v1.36.4", {"default": 1}))

@@ -231,8 +231,8 @@ def test_the_control_plane_goes_first(wanted: str, existing: Object | None, expe
 @pytest.mark.parametrize(
     ("wanted", "existing", "why"),
     [
-        ("v1.34.0", control_plane("v1.35.0", "v1.35.0"), "a cluster does not go back from v1.35.0 to v1.34.0"),
-        ("v1.34.0", control_plane("", ""), "a cluster does not go back from v1.36.4 to v1.34.0"),
+        ("v1.34.0", control_plane("v1.35.0", "v1.35.0"), "a cluster cannot be downgraded from v1.35.0 to v1.34.0"),
+        ("v1.34.0", control_plane("", ""), "a cluster cannot be downgraded from v1.36.4 to v1.34.0"),
         ("v1.99.0", control_plane("v1.35.0", "v1.35.0"), 'Unsupported value: "v1.99.0"'),
         ("v1.99.0", control_plane("", "", up=False), 'Unsupported value: "v1.99.0"'),
     ],
@@ -298,7 +298,7 @@ def test_a_refused_version_is_an_error_and_it_runs_on() -> None:
     assert (status["phase"], status["version"]) == ("Running", "v1.35.0")
     (error,) = status["errors"]
     assert error["reason"] == "VersionRefused"
-    assert "does not go back from v1.35.0 to v1.34.0" in error["message"]
+    assert "cannot be downgraded from v1.35.0 to v1.34.0" in error["message"]
     assert cluster_status(managed("v1.34.0", **status), hosted, WORKER, LATER) == status
     assert "errors" not in cluster_status(managed("v1.35.0", **status), hosted, WORKER, LATER)
 

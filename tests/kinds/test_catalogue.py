@@ -67,7 +67,7 @@ def test_the_cluster_profile_is_what_is_stable() -> None:
 
 
 def test_an_unknown_profile() -> None:
-    with pytest.raises(KeyError, match="no profile 'edge'"):
+    with pytest.raises(KeyError, match="unknown profile 'edge'"):
         profile_builtins("edge")
 
 

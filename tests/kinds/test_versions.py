@@ -119,8 +119,8 @@ def test_versions_that_are_fine(wanted: str, current: str | None) -> None:
     [
         ("v1.37.0", None, f'spec.version: Unsupported value: "v1.37.0": supported values: {SUPPORTED}'),
         ("v1.26.0", "v1.27.0", f'spec.version: Unsupported value: "v1.26.0": supported values: {SUPPORTED}'),
-        ("v1.30.0", "v1.31.2", "spec.version: Forbidden: a cluster does not go back from v1.31.2 to v1.30.0"),
-        ("v1.35.0", "", "spec.version: Forbidden: a cluster does not go back from v1.36.4 to v1.35.0"),
+        ("v1.30.0", "v1.31.2", "spec.version: Forbidden: a cluster cannot be downgraded from v1.31.2 to v1.30.0"),
+        ("v1.35.0", "", "spec.version: Forbidden: a cluster cannot be downgraded from v1.36.4 to v1.35.0"),
     ],
 )
 def test_versions_that_are_refused(wanted: str, current: str | None, said: str) -> None:

@@ -82,7 +82,7 @@ def profile_builtins(name: str) -> list[BuiltinResource]:
         return [b for b in _resources_by_gvr().values() if b.plural in _HUB_RESOURCES.get(b.api_version, ())]
     if name == "cluster":
         return [b for b in _resources_by_gvr().values() if b.version[1:].isdigit()]
-    raise KeyError(f"no profile {name!r}: there are hub and cluster")
+    raise KeyError(f"unknown profile {name!r}: must be hub or cluster")
 
 
 @cache

@@ -68,7 +68,7 @@ def version_error(desired: str, current: str | None) -> Cause | None:
         return not_supported("spec.version", desired, SUPPORTED_VERSIONS)
     if current is not None and minor < minor_of(current):
         return forbidden_field(
-            "spec.version", f"a cluster does not go back from {current or KUBERNETES_VERSION} to {desired}"
+            "spec.version", f"a cluster cannot be downgraded from {current or KUBERNETES_VERSION} to {desired}"
         )
     return None
 

@@ -50,7 +50,7 @@ def decode(text: str) -> tuple[int, ...]:
     """Raises ValueError if the text is not a digest."""
     data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     if not data or len(data) % SUM_BYTES or len(data) > MAX_BUCKETS * SUM_BYTES:
-        raise ValueError(f"{len(data)} bytes are no sums of 1 to {MAX_BUCKETS} buckets")
+        raise ValueError(f"{len(data)} bytes do not encode the sums of 1 to {MAX_BUCKETS} buckets")
     return tuple(int.from_bytes(data[at : at + SUM_BYTES]) for at in range(0, len(data), SUM_BYTES))
 
 

@@ -165,7 +165,7 @@ def decode_object(data: bytes, depth: int = 0) -> dict[str, Any]:
             raise ValueError(f"the envelope has {key} {envelope[key]!r}, which is not supported")
     api_version, kind = envelope["typeMeta"]["apiVersion"], envelope["typeMeta"]["kind"]
     if not api_version or not kind:
-        raise ValueError("the envelope names no apiVersion and kind")
+        raise ValueError("the envelope has no apiVersion and kind")
     message = message_name(api_version, kind)
     if message is None:
         raise ValueError(f'no kind "{kind}" of version "{api_version}" is known in protobuf, send it as JSON')
@@ -295,7 +295,7 @@ def _decode_embedded(data: bytes, pos: int, stop: int, depth: int) -> Any:
 
 def _require_finite(value: float) -> float:
     if value - value != 0:
-        raise ValueError(f"{value} is not a number JSON can say")
+        raise ValueError(f"{value} cannot be represented as a JSON number")
     return value
 
 

@@ -49,7 +49,7 @@ class Quantity:
         put(self, "_text", text)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a Quantity does not change")
+        raise AttributeError("a Quantity is immutable")
 
     @staticmethod
     def parse(value: str | int | float) -> Quantity:

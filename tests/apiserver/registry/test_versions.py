@@ -97,7 +97,7 @@ def test_definitions_of_its_own_live_through_an_upgrade(old: Cluster, root: Clus
 def test_no_way_back(old: Cluster, root: Cluster) -> None:
     answer = upgrade(root, old, "v1.29.9")
     assert (answer.status, answer["reason"]) == (422, "Invalid")
-    assert answer["message"].endswith("spec.version: Forbidden: a cluster does not go back from v1.30.2 to v1.29.9")
+    assert answer["message"].endswith("spec.version: Forbidden: a cluster cannot be downgraded from v1.30.2 to v1.29.9")
     upgrade(root, old, "v1.30.0").ok()
     assert old.get("/version").ok()["gitVersion"].startswith("v1.30.0")
 

@@ -50,10 +50,10 @@ def test_it_is_of_what_is_selected(cluster: Cluster) -> None:
 def test_what_is_no_digest_is_refused(cluster: Cluster) -> None:
     answer = cluster.get(f"{MAPS}?digest=nonsense")
     assert answer.status == 400
-    assert answer["message"] == "digest is not one: 6 bytes are no sums of 1 to 128 buckets"
+    assert answer["message"] == "invalid digest: 6 bytes do not encode the sums of 1 to 128 buckets"
     everywhere = Cluster(cluster.server, "*")
     answer = everywhere.get(f"/api/v1/configmaps?digest={asked({})}")
-    assert (answer.status, answer["message"]) == (400, "digest is for one logical cluster")
+    assert (answer.status, answer["message"]) == (400, "digest is not supported in the wildcard view")
     everywhere.close()
 
 

@@ -106,13 +106,13 @@ def test_the_config_of_a_spec() -> None:
         ({"config": {"networking": {}}, "networking": {"ipFamily": "ipv4"}}, ""),
         (
             {"config": {"nodes": [{}]}, "nodes": [{"role": "control-plane"}]},
-            "spec.nodes and spec.config.nodes are both set: say it in one place",
+            "spec.nodes and spec.config.nodes are both set: set only one of them",
         ),
         (
             {"config": {"networking": {"ipFamily": "dual"}}, "networking": {"ipFamily": "ipv4"}},
-            "spec.networking and spec.config.networking are both set: say it in one place",
+            "spec.networking and spec.config.networking are both set: set only one of them",
         ),
-        ({"config": {"name": "b"}}, "spec.config.name is 'b' and spec.clusterName 'a': leave the former out"),
+        ({"config": {"name": "b"}}, "spec.config.name is 'b' and spec.clusterName 'a': leave out spec.config.name"),
         ({"config": {"apiVersion": "v1"}}, "spec.config has to be a Cluster of kind.x-k8s.io/v1alpha4"),
         ({"config": {"nodes": ["x"]}}, "spec.config.nodes has to be a list of objects"),
         ({"nodes": [{"role": "worker"}]}, "no node has the role control-plane"),
@@ -126,6 +126,6 @@ def test_what_no_config_can_be_made_of(spec: Object, message: str) -> None:
 def test_what_differs_is_named() -> None:
     made = kindcluster.immutable_fields(an_object())
     assert kindcluster.drift_message(an_object(replacePolicy="Replace"), made) == ""
-    assert kindcluster.drift_message(an_object(image="x"), made) == "image is 'x', the cluster was made with 'none'"
+    assert kindcluster.drift_message(an_object(image="x"), made) == "image is 'x', the cluster was created with 'none'"
     changed = kindcluster.drift_message(an_object(networking={"ipFamily": "dual"}), made)
-    assert changed == "nodes, networking or config are not those the cluster was made with"
+    assert changed == "nodes, networking or config differ from those the cluster was created with"

@@ -119,8 +119,8 @@ async def test_a_rename_is_refused(place: Place) -> None:
     await place.merge("a", {"spec": {"clusterName": "b", "kubernetesVersion": "1.22"}})
     obj = await place.says("a", "ChangeRefused", "UpToDate")
     assert condition(obj, "UpToDate")["message"] == (
-        "clusterName is 'b', the cluster was made with 'a'; kubernetesVersion is '1.22', the cluster was made with"
-        " '1.21'; a cluster that exists is not changed: put it back, or set replacePolicy: Replace"
+        "clusterName is 'b', the cluster was created with 'a'; kubernetesVersion is '1.22', the cluster was created"
+        " with '1.21'; a cluster that exists is not changed: put it back, or set replacePolicy: Replace"
     )
     assert obj["status"]["ready"] is True
     assert place.standin.clusters() == ["a"]

@@ -96,7 +96,7 @@ def test_a_declared_worker(hub: Cluster, place: Path) -> None:
     assert found["spec"]["capacity"] == 7, "its Worker says what it is"
     refused = hub.patch(f"{WORKERS}/one", {"spec": {"infrastructure": "kind"}})
     assert refused.status == 422
-    assert "a hub runs it as a process: delete it, and declare it anew" in refused.json["message"]
+    assert "the hub runs this worker as a process: delete the Worker and create it again" in refused.json["message"]
     error = found["status"]["errors"][0]
     assert (error["reason"], error["message"][:17]) == ("ProcessExited", "ended by signal 9")
 

@@ -107,7 +107,7 @@ class _SchemaConverter:
             return schema
         self._nodes_left -= 1
         if self._nodes_left < 0:
-            raise SchemaError(f"its schema has more than {MAX_SCHEMA_NODES:,} places")
+            raise SchemaError(f"its schema has more than {MAX_SCHEMA_NODES:,} nodes")
         if "$ref" in schema:
             return self._resolve_ref(schema["$ref"], ancestors)
         converted: Object = {}
@@ -135,7 +135,7 @@ class _SchemaConverter:
             return {**_WELL_KNOWN_SCHEMAS[name]}
         target = (self._schemas or {}).get(name)
         if target is None:
-            raise SchemaError(f"its OpenAPI document refers to {name} and has it not")
+            raise SchemaError(f"its OpenAPI document lacks the referenced schema {name}")
         if name in ancestors:
             return {**(PRESERVED_OBJECT if target.get("type", "object") == "object" else ANY_VALUE)}
         resolved: Object = self.convert(target, (*ancestors, name))

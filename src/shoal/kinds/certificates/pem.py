@@ -35,7 +35,7 @@ def parse_request(pem: bytes) -> CSRSubject:
         for oid in (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME)
     }
     if len(names[NameOID.COMMON_NAME]) > 1:
-        raise ValueError("it has several common names, of which readers take different ones")
+        raise ValueError("the subject has more than one common name")
     try:
         san = request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -62,7 +62,7 @@ def inspect_request(request: object) -> tuple[str, list[str]]:
             return "PEM block type must be CERTIFICATE REQUEST", []
         parsed = x509.load_pem_x509_csr(pem)
         if not parsed.is_signature_valid:
-            return "the signature of the certificate request does not fit it", []
+            return "the signature of the certificate request is invalid", []
     except (ValueError, InvalidSignature, UnsupportedAlgorithm) as error:
         return f"the certificate request cannot be read: {error}", []
     return "", [str(name.value) for name in parsed.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]

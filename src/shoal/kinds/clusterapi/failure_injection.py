@@ -21,9 +21,9 @@ Object = dict[str, Any]
 
 CREATE, START, CRASH = "Create", "Start", "Crash"
 _DEFAULT_REASONS = {
-    CREATE: ("CreateFailed", "the machine could not be created (asked for in spec.failure)"),
-    START: ("StartFailed", "the machine does not start (asked for in spec.failure)"),
-    CRASH: ("Crashed", "the machine crashed (asked for in spec.failure)"),
+    CREATE: ("CreateFailed", "the machine could not be created (requested by spec.failure)"),
+    START: ("StartFailed", "the machine does not start (requested by spec.failure)"),
+    CRASH: ("Crashed", "the machine crashed (requested by spec.failure)"),
 }
 CRASHED_NODE_PATCH = {"metadata": {"annotations": {SIMULATE_ANNOTATION: "not-ready"}}}
 """Patch of the Node of a machine that crashed."""

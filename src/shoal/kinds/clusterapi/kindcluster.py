@@ -94,12 +94,12 @@ def drift_message(obj: Mapping[str, Any], recorded: Mapping[str, Any]) -> str:
     """Returns how the spec differs from the fields recorded at creation; empty: it does not."""
     desired = immutable_fields(obj)
     differences = [
-        f"{field} is {desired.get(key, 'not set')!r}, the cluster was made with {recorded.get(key, 'none')!r}"
+        f"{field} is {desired.get(key, 'not set')!r}, the cluster was created with {recorded.get(key, 'none')!r}"
         for key, field in (("name", "clusterName"), ("kubernetesVersion", "kubernetesVersion"), ("nodeImage", "image"))
         if desired.get(key) != recorded.get(key)
     ]
     if desired["digest"] != recorded.get("digest"):
-        differences.append("nodes, networking or config are not those the cluster was made with")
+        differences.append("nodes, networking or config differ from those the cluster was created with")
     return "; ".join(differences)
 
 
@@ -109,11 +109,11 @@ def spec_error(obj: Mapping[str, Any]) -> str:
     config = spec.get("config") or {}
     for field in ("nodes", "networking"):
         if spec.get(field) and config.get(field):
-            return f"spec.{field} and spec.config.{field} are both set: say it in one place"
+            return f"spec.{field} and spec.config.{field} are both set: set only one of them"
     if config.get("name", kind_cluster_name(obj)) != kind_cluster_name(obj):
         return (
             f"spec.config.name is {config['name']!r} and spec.clusterName "
-            f"{kind_cluster_name(obj)!r}: leave the former out"
+            f"{kind_cluster_name(obj)!r}: leave out spec.config.name"
         )
     if config.get("kind", "Cluster") != "Cluster" or config.get("apiVersion", CONFIG_API_VERSION) != CONFIG_API_VERSION:
         return f"spec.config has to be a Cluster of {CONFIG_API_VERSION}"

@@ -201,7 +201,11 @@ def validate_worker(obj: Object, old: Object | None) -> list[Cause]:
     annotations = (old or {"metadata": {}})["metadata"].get("annotations") or {}
     if old is None or SUPERVISOR_ANNOTATION not in annotations or spec_of(obj).get("infrastructure") == PROCESS_WORKER:
         return []
-    return [forbidden_field("spec.infrastructure", "a hub runs it as a process: delete it, and declare it anew")]
+    return [
+        forbidden_field(
+            "spec.infrastructure", "the hub runs this worker as a process: delete the Worker and create it again"
+        )
+    ]
 
 
 def requested_machines(managed: Object) -> list[tuple[machine_sizes.MachineSize, int]]:

@@ -174,7 +174,7 @@ def ready_condition(cluster: Object, condition_types: Iterable[str] = READY_COND
     for part in condition_types:
         condition = conditions.get(part)
         if condition is None:
-            return "False", "WorkloadClusterStatusUnknown", f"{part} is not known yet"
+            return "False", "WorkloadClusterStatusUnknown", f"condition {part} is not set yet"
         if condition["status"] != "True":
             return "False", str(condition["reason"]), str(condition.get("message", ""))
     return "True", "WorkloadClusterReady", ""

@@ -53,7 +53,7 @@ def fields_v1(obj: Object, schema: TypeSchema) -> FieldSet:
     try:
         return owned_on_create(strip_untracked(obj), schema.root)
     except ValueError as error:
-        raise BadRequest(f"cannot tell the fields of the object: {error}") from error
+        raise BadRequest(f"cannot determine the fields of the object: {error}") from error
     except RecursionError:
         raise nesting_error() from None
 
@@ -270,4 +270,4 @@ def _cap_update_managers(managed: ManagedFields) -> ManagedFields:
 
 
 def nesting_error() -> BadRequest:
-    return BadRequest("the object is nested too deeply to tell who owns its fields")
+    return BadRequest("the object is nested too deeply to track field ownership")

@@ -73,7 +73,7 @@ def to_json(value: Value) -> Any:
         return {name: to_json(inner) for name, inner in value.fields.items()}
     if kind is dict:
         if any(key.__class__ is not str for key in value):
-            raise CELError("a map with keys other than strings is no JSON object")
+            raise CELError("a map with keys other than strings cannot be written as JSON")
         return {key: to_json(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [to_json(inner) for inner in value]

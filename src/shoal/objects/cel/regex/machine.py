@@ -93,7 +93,7 @@ class RegexMachine:
                 match = (hit, at)
             self._steps += len(consuming) + 1
             if self._steps > MAX_STEPS:
-                raise CELError("the search of the regular expression takes too long")
+                raise CELError("the match of the regular expression exceeds its step limit")
             char = text[at : at + 1]
             threads = [(self._next[here][0], start) for here, start in consuming if char and self._accepts(here, char)]
         return match
