@@ -42,7 +42,7 @@ def test_it_is_not_ready_while_etcd_does_not_answer(etcd: Etcd, root: Cluster) -
         # A process is not stopped in the moment it is told to.
         root.eventually(lambda: root.get("/readyz").status == 500)
         lines = root.get("/readyz").body.decode().splitlines()
-        assert "[-]cache failed: not caught up with the store within 2 s" in lines
+        assert "[-]cache failed: the cache did not catch up with the store within 2 s" in lines
         assert lines[-1] == "readyz check failed"
         assert root.get("/readyz/cache").status == 500
         assert root.get("/livez").body == b"ok"

@@ -89,7 +89,7 @@ def test_nobody_else_writes_them(world: World) -> None:
     hub.post(world.path(), deployment("web", name)).ok()
     [(title, pod)] = running(hub, world, 1).items()
     path = f"{world.path('pods')}/{title}"
-    why = f"it is a read-only mirror of a pod in the workload Cluster {name}; change it there, or what it is made of"
+    why = f"it is a read-only mirror of a pod in workload Cluster {name}; change the pod there, or its owner"
     changed = {**pod, "spec": {**pod["spec"], "nodeName": "other"}}
     relabelled = {
         "metadata": {"labels": {workloadcluster.MIRRORED_FROM_LABEL: None, workloadcluster.CLUSTER_LABEL: name}}
@@ -106,12 +106,12 @@ def test_nobody_else_writes_them(world: World) -> None:
     assert hub.post(world.path("pods"), fresh)["message"] == f'pods "new" is forbidden: {why}'
     plain = hub.post(world.path("pods"), {"metadata": {"name": "new"}, "spec": pod["spec"]})
     assert plain["message"] == (
-        'pods "new" is forbidden: a hub runs no pods; it shows those of its workload Clusters, read-only'
+        'pods "new" is forbidden: a hub runs no pods; it only has read-only mirrors of pods of its workload Clusters'
     )
     there = f"{world.namespace}/{title.removesuffix(f'--{name}')}"
     for what in ("log", "exec", "portforward"):
         answer = hub.get(f"{path}/{what}")
-        said = f"a mirror: the pod is {there} in the workload Cluster {name}; ask that cluster"
+        said = f"mirrored pod: access pod {there} in workload Cluster {name}"
         assert (answer.status, answer["message"]) == (501, said)
     assert hub.get(f"{path}/status").status == 404
     assert hub.get(path).ok() == {"apiVersion": "v1", "kind": "Pod"} | pod, "and nothing acts on it"
@@ -174,7 +174,7 @@ def test_a_hub_that_syncs_pods_shows_none(server: Server) -> None:
         spec = {"containers": [{"name": "c", "image": "i"}]}
         posed = {"metadata": {"name": "p", "labels": {workloadcluster.MIRRORED_FROM_LABEL: pair.name}}, "spec": spec}
         refused = hub.post("/api/v1/namespaces/default/pods", posed)
-        why = "this hub syncs Pods, so it does not show those of its workload Clusters"
+        why = "this hub syncs Pods, so it does not mirror pods of its workload Clusters"
         assert (refused.status, refused["message"]) == (403, f'pods "p" is forbidden: {why}')
         hub.patch(f"{WORKLOAD_CLUSTERS}/{pair.name}", {"spec": {"mirror": []}}).ok()
         hub.eventually(lambda: not pair.condition("NotShown"))

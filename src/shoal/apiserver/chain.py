@@ -255,7 +255,7 @@ class HandlerChain:
         if resource is None:
             return not_found_page()
         if info.cluster == WILDCARD and verb not in ("list", "watch"):
-            raise MethodNotSupported("the wildcard view of all logical clusters can be listed and watched only")
+            raise MethodNotSupported("the wildcard view of all logical clusters supports only list and watch")
         output = negotiate(request.headers.get("accept", ""), resource.custom, verb)
         alias = resource.strategy.storage_alias
         resource_cache = self._server.cache.resource_cache(alias.group if alias else resource.group, resource.plural)
@@ -379,7 +379,7 @@ def error_response(error: Exception) -> Response:
     if isinstance(error, ValueTooLarge):
         error = TooLarge(f"Request entity too large: {error}")
     elif isinstance(error, StoreError):
-        log.error("the store refused: %s", error)
+        log.error("store error: %s", error)
         error = Unavailable(str(error), retry_after=1)
     elif not isinstance(error, StatusError):
         log.error("unexpected error", exc_info=error)

@@ -37,7 +37,7 @@ class InProcessTransport:
             answer.start(pipe)
             content = b"".join([piece async for piece in pipe.read()])
             if pipe.aborted:
-                raise Unavailable("the answer was cut off", retry_after=1)
+                raise Unavailable("the response was truncated", retry_after=1)
         return answer.status, {name.lower(): value for name, value in answer.headers}, content
 
     async def stream(
@@ -72,7 +72,7 @@ class InProcessTransport:
         answer = self._handler(request)
         result = answer if isinstance(answer, (Response, StreamResponse, Upgrade)) else await answer
         if isinstance(result, Upgrade):
-            raise BadRequest(f"there is no connection in one process to upgrade to {result.protocol}")
+            raise BadRequest(f"in-process requests cannot be upgraded to {result.protocol}")
         return result
 
 

@@ -141,7 +141,7 @@ def _value_reader(
             # Read by the current schema: a later read of the same entry must not differ.
             return read_bytes(encode_object(resource, entry))
         except Exception:
-            log.exception("%s %s cannot be read by its schema", resource.plural, entry.key)
+            log.exception("cannot decode %s %s with its schema", resource.plural, entry.key)
             return read_bytes(entry.data)
 
     return read_custom

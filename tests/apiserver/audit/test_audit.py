@@ -268,11 +268,11 @@ def test_owners_of_fields_are_left_out_where_a_policy_says_so() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (policy({"level": "metadata"}), r"rules\[0\] has no level"),
+        (policy({"level": "metadata"}), r"rules\[0\] has no valid level"),
         (policy(), "has no rules"),
         (b"kind: Policy", r"not a Policy of audit\.k8s\.io/v1"),
         (b"{", "cannot be read"),
-        (policy({"level": "None", "verbs": "get"}), r"rules\[0\]\.verbs is not a list of texts"),
+        (policy({"level": "None", "verbs": "get"}), r"rules\[0\]\.verbs is not a list of strings"),
         (policy({"level": "None", "resources": [{"group": ""}], "nonResourceURLs": ["/x"]}), "both resources and"),
         (policy({"level": "None", "nonResourceURLs": ["/*/x"]}), r"with a \* before its end"),
         (policy({"level": "None"}, omitStages=["Later"]), 'unknown stage "Later"'),

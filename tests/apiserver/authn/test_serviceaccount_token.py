@@ -127,9 +127,9 @@ def test_time(accounts: Accounts) -> None:
 def test_the_account_must_still_exist(accounts: Accounts) -> None:
     token = accounts.token()
     accounts.existing["root", "serviceaccounts", "ci", "bot"] = "another-uid"
-    assert refusal(accounts, token) == "service account ci/bot is gone or is another one"
+    assert refusal(accounts, token) == "service account ci/bot was deleted or recreated"
     del accounts.existing["root", "serviceaccounts", "ci", "bot"]
-    assert refusal(accounts, token) == "service account ci/bot is gone or is another one"
+    assert refusal(accounts, token) == "service account ci/bot was deleted or recreated"
 
 
 @pytest.mark.parametrize(

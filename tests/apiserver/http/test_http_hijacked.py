@@ -128,17 +128,17 @@ async def test_after_other_requests_on_the_connection(serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("sent", "said"),
     [
-        (GET % b"/echo", b"this takes an HTTP/1.1 request with Connection: Upgrade and Upgrade: echo"),
-        (GET % b"/late", b"this takes an HTTP/1.1 request with Connection: Upgrade and Upgrade: echo"),
+        (GET % b"/echo", b"an HTTP/1.1 request with Connection: Upgrade and Upgrade: echo"),
+        (GET % b"/late", b"an HTTP/1.1 request with Connection: Upgrade and Upgrade: echo"),
         (
             UPGRADE_REQUEST.replace(b"1.1", b"1.0", 1) % b"/echo",
-            b"this takes an HTTP/1.1 request with Connection: Upgrade",
+            b"an HTTP/1.1 request with Connection: Upgrade",
         ),
-        (UPGRADE_REQUEST % b"/echo" + b"x", b"bytes came before the upgrade was answered"),
-        (UPGRADE_REQUEST % b"/late" + b"x", b"bytes came before the upgrade was answered"),
+        (UPGRADE_REQUEST % b"/echo" + b"x", b"data was sent before the upgrade response"),
+        (UPGRADE_REQUEST % b"/late" + b"x", b"data was sent before the upgrade response"),
         (
             b"POST /echo HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\nContent-Length: 1\r\n\r\nx",
-            b"bytes came before the upgrade was answered",
+            b"data was sent before the upgrade response",
         ),
     ],
 )
@@ -170,8 +170,8 @@ async def test_a_receiver_that_fails_costs_its_connection_only(serve: Serve, cap
     other.send(b"x")
     assert await other.reader.readexactly(1) == b"x"
     assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == [
-        "an upgraded connection failed",
-        "an upgrade failed",
+        "upgraded connection failed",
+        "connection upgrade failed",
     ]
     await until(lambda: len(echoes.made[0].lost) == 1)
 

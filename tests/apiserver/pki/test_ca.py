@@ -156,7 +156,7 @@ def test_leaf_never_outlives_its_authority(tmp_path: Path) -> None:
     end = x509.load_pem_x509_certificate(authority.certificate).not_valid_after_utc.timestamp()
     assert authority.issue_client("ann").not_after == end
     clock.step(51 * DAY)
-    with pytest.raises(CertificateError, match="no certificate can be issued"):
+    with pytest.raises(CertificateError, match="cannot issue a certificate"):
         authority.issue_client("ann")
 
 
@@ -166,7 +166,7 @@ def test_unusable_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(CertificateError, match=r"serving certificate in .* is unusable"):
         server_tls_context(tmp_path / "a")
     (tmp_path / "b" / "ca.key").replace(tmp_path / "a" / "ca.key")
-    with pytest.raises(CertificateError, match=r"ca\.key in .* is not the key of its ca\.crt"):
+    with pytest.raises(CertificateError, match=r"ca\.key in .* does not match ca\.crt"):
         CertificateAuthority(tmp_path / "a").issue_client("ann")
     with pytest.raises(CertificateError, match=r"the certificate authority in .* is unusable"):
         CertificateAuthority(tmp_path / "b").issue_client("ann")

@@ -149,7 +149,7 @@ def test_root_stays(server: Server) -> None:
     root = Cluster(server, "root")
     answer = root.delete(f"{CLUSTERS}/root")
     assert (answer.status, answer["reason"]) == (403, "Forbidden")
-    assert answer["message"] == 'logicalclusters.core.shoal.dev "root" is forbidden: root always exists'
+    assert answer["message"] == 'logicalclusters.core.shoal.dev "root" is forbidden: root may not be deleted'
     root.close()
 
 

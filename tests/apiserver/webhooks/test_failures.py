@@ -35,7 +35,7 @@ LIES: dict[str, tuple[Reply, str]] = {
         "received invalid webhook response: webhook response was abs",
     ),
     "patch": (patch(), "received invalid webhook response: validating webhook may not return response.patch"),
-    "huge": (lambda review: b" " * (9 << 20), "the answer is longer than "),
+    "huge": (lambda review: b" " * (9 << 20), "the response is longer than "),
 }
 
 

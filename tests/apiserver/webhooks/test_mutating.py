@@ -119,7 +119,7 @@ def test_validating_ones_see_what_mutating_ones_made(hooks: Hooks) -> None:
             500,
             "Internal error occurred: testing value /data/k failed",
         ),
-        ([{"op": "replace", "path": "", "value": []}], 500, "did not leave an object"),
+        ([{"op": "replace", "path": "", "value": []}], 500, "did not produce an object"),
         ([add("/kind", "Pod")], 500, "changed the type of the object"),
         ([add("/metadata/namespace", "elsewhere")], 400, "does not match the namespace sent on the request"),
         ([add("/metadata/labels", {"k": "not a label!"})], 422, "metadata.labels: Invalid value"),

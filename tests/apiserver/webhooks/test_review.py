@@ -100,7 +100,7 @@ async def test_of_the_impatient_one_at_a_time_waits_for_one_that_was_late() -> N
             return str(error).partition(": ")[2]
         return ""
 
-    late, refused = "context deadline exceeded", "it did not answer in time before, and is being asked again"
+    late, refused = "context deadline exceeded", "the webhook timed out before and is being retried"
     assert await ask(True) == late
     first = asyncio.create_task(ask(True, 60.0))
     while silent.asked < 2:  # noqa: ASYNC110

@@ -114,7 +114,7 @@ async def test_a_key_without_its_certificate_is_not_handed_on(
     a.replace(old, key_of(fresh))
     await a.shared.sync()
     assert notes.kept == before
-    assert "is not the key of its ca.crt; the other servers are not given pki/ca.key and pki/ca.crt" in caplog.text
+    assert "does not match ca.crt; the other servers are not given pki/ca.key and pki/ca.crt" in caplog.text
     a.replace(fresh.certificate + old)
     await a.shared.sync()
     await b.shared.sync()

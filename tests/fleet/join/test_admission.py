@@ -83,7 +83,7 @@ def test_what_it_writes_every_day() -> None:
 @pytest.mark.parametrize(
     ("new", "old", "said"),
     [
-        (changed(WORKER, metadata__name="w2"), None, "a worker has its own Worker only, w1"),
+        (changed(WORKER, metadata__name="w2"), None, "a worker may access its own Worker only, w1"),
         (changed(WORKER, metadata__labels={"zone": "a"}), None, "may not set the labels"),
         (changed(WORKER, metadata__labels={"zone": "a"}), WORKER, "may not set the labels"),
         (changed(WORKER, metadata__finalizers=["stay"]), WORKER, "may not set the finalizers"),
@@ -96,14 +96,14 @@ def test_what_it_writes_every_day() -> None:
         (changed(WORKER, spec__capacityLimit=9), WORKER, "may not set its capacityLimit"),
         (WORKER, changed(WORKER, spec__capacityLimit=0), "may not set its capacityLimit"),
         (changed(WORKER, spec__drainBudget=9), WORKER, "may not set its drainBudget"),
-        (changed(DECLARED, spec__capacity=9), DECLARED, "the capacity of a Worker that was declared"),
-        (changed(DECLARED, spec__location="moon"), DECLARED, "the location of a Worker that was declared"),
+        (changed(DECLARED, spec__capacity=9), DECLARED, "the capacity of a declared Worker"),
+        (changed(DECLARED, spec__location="moon"), DECLARED, "the location of a declared Worker"),
         (
             changed(WORKER, metadata__annotations={infrav1.STORE_ANNOTATION: "t"}),
             WORKER,
-            "belongs to the store that took its name",
+            "is registered by another store",
         ),
-        (changed(WORKER, metadata__annotations={}), WORKER, "belongs to the store that took its name"),
+        (changed(WORKER, metadata__annotations={}), WORKER, "is registered by another store"),
         (
             changed(WORKER, metadata__annotations={infrav1.STORE_ANNOTATION: "s", "a": "b"}),
             WORKER,
@@ -117,14 +117,14 @@ def test_its_worker(new: Object, old: Object | None, said: str) -> None:
 
 def test_its_lease() -> None:
     assert lease_error("w1", {"metadata": {"name": "worker-w2"}}, None, False) == (
-        "a worker has its own Lease only, worker-w1"
+        "a worker may access its own Lease only, worker-w1"
     )
 
 
 @pytest.mark.parametrize(
     ("new", "old", "status", "said"),
     [
-        (CLUSTER, None, False, "creates no ManagedClusters"),
+        (CLUSTER, None, False, "may not create ManagedClusters"),
         (CLUSTER, changed(CLUSTER, status__assignedWorker="w2"), True, "it is not assigned to this worker"),
         (CLUSTER, changed(CLUSTER, status__assignedWorker="w2"), False, "it is not assigned to this worker"),
         (changed(CLUSTER, status__assignedWorker="w2"), CLUSTER, True, "may not change status.assignedWorker"),
@@ -139,26 +139,31 @@ def test_its_lease() -> None:
         (changed(CLUSTER, status__move={"from": "w1"}), CLUSTER, True, "may not change status.move"),
         (changed(CLUSTER, status__restoreFrom={"epoch": 1}), CLUSTER, True, "may not change status.restoreFrom"),
         (changed(CLUSTER, status__formerWorkers=["w1"]), CLUSTER, True, "may not change status.formerWorkers"),
-        (changed(CLUSTER, status__held={**HELD, "worker": "w2"}), CLUSTER, True, "status.held for itself only"),
-        (changed(CLUSTER, status__held={**HELD, "epoch": 2}), CLUSTER, True, "and for the present epoch"),
-        (changed(CLUSTER, status__backup={"worker": "w1", "epoch": 0}), CLUSTER, True, "status.backup for itself only"),
+        (changed(CLUSTER, status__held={**HELD, "worker": "w2"}), CLUSTER, True, "status.held only for itself"),
+        (changed(CLUSTER, status__held={**HELD, "epoch": 2}), CLUSTER, True, "only for itself and the current epoch"),
+        (changed(CLUSTER, status__backup={"worker": "w1", "epoch": 0}), CLUSTER, True, "status.backup only for itself"),
         (changed(CLUSTER, spec__nodes=2), CLUSTER, False, "may not change the spec"),
         (changed(CLUSTER, metadata__labels={}), CLUSTER, False, "may not change the metadata"),
         (changed(CLUSTER, metadata__annotations={"a": "b"}), CLUSTER, False, "may not change the metadata"),
         (changed(CLUSTER, metadata__ownerReferences=[{"uid": "u"}]), CLUSTER, False, "may not change the metadata"),
-        (changed(CLUSTER, metadata__finalizers=["x"]), CLUSTER, False, "that is being deleted only"),
+        (
+            changed(CLUSTER, metadata__finalizers=["x"]),
+            CLUSTER,
+            False,
+            "only from a ManagedCluster that is being deleted",
+        ),
         (
             changed(GOING, metadata__finalizers=[infrav1.MANAGED_CLUSTER_FINALIZER]),
             GOING,
             False,
-            "may take off the finalizer",
+            "may remove the finalizer",
         ),
-        (changed(GOING, metadata__finalizers=[]), GOING, False, "may take off the finalizer"),
+        (changed(GOING, metadata__finalizers=[]), GOING, False, "may remove the finalizer"),
         (
             changed(GOING, metadata__finalizers=["x", infrav1.MANAGED_CLUSTER_FINALIZER, "y"]),
             GOING,
             False,
-            "may take off the finalizer",
+            "may remove the finalizer",
         ),
     ],
 )
@@ -173,27 +178,35 @@ TWO = [*SECRET["metadata"]["ownerReferences"], {"kind": "Secret", "name": "x", "
 @pytest.mark.parametrize(
     ("new", "old", "said"),
     [
-        (changed(SECRET, metadata__name="password"), None, "a worker has Secrets with kubeconfigs and logs only"),
-        (changed(SECRET, metadata__name="-kubeconfig"), None, "a worker has Secrets with kubeconfigs and logs only"),
-        (SECRET, changed(SECRET, metadata__ownerReferences=[]), "it is somebody else's"),
-        (changed(SECRET, metadata__ownerReferences=[]), None, "belongs to its ManagedCluster"),
-        (changed(SECRET, metadata__ownerReferences=EARLIER), None, "belongs to its ManagedCluster"),
-        (changed(SECRET, metadata__ownerReferences=TWO), SECRET, "belongs to its ManagedCluster"),
-        (changed(SECRET, type="bootstrap.kubernetes.io/token"), None, "a Secret of the type cluster.x-k8s.io/secret"),
-        (changed(SECRET, data__other="eA=="), None, "is the key value of a Secret"),
-        (changed(SECRET, data={}), SECRET, "is the key value of a Secret"),
+        (changed(SECRET, metadata__name="password"), None, "a worker may write kubeconfig and log Secrets only"),
+        (changed(SECRET, metadata__name="-kubeconfig"), None, "a worker may write kubeconfig and log Secrets only"),
+        (SECRET, changed(SECRET, metadata__ownerReferences=[]), "is not owned by that ManagedCluster"),
+        (changed(SECRET, metadata__ownerReferences=[]), None, "must be owned by its ManagedCluster only"),
+        (changed(SECRET, metadata__ownerReferences=EARLIER), None, "must be owned by its ManagedCluster only"),
+        (changed(SECRET, metadata__ownerReferences=TWO), SECRET, "must be owned by its ManagedCluster only"),
+        (
+            changed(SECRET, type="bootstrap.kubernetes.io/token"),
+            None,
+            "a kubeconfig Secret must have type cluster.x-k8s.io/secret",
+        ),
+        (changed(SECRET, data__other="eA=="), None, "and only the key value"),
+        (changed(SECRET, data={}), SECRET, "and only the key value"),
         (changed(SECRET, metadata__labels={"workloads.kcp.dev/cluster": "west"}), None, "and no other"),
         (changed(SECRET, metadata__labels={}), SECRET, "and no other"),
-        (changed(SECRET, metadata__annotations={"a": "b"}), SECRET, "no annotations and no finalizers"),
-        (changed(SECRET, metadata__finalizers=["x"]), SECRET, "no annotations and no finalizers"),
-        (LOG, LOG, "what a log holds is not changed"),
-        (changed(LOG, metadata__ownerReferences=EARLIER), None, "a log belongs to its ManagedCluster"),
-        (changed(LOG, metadata__ownerReferences=TWO), None, "a log belongs to its ManagedCluster"),
-        (changed(LOG, type="Opaque"), None, "a log is the key log of Secrets of the type shoal.dev/cluster-log"),
-        (changed(LOG, data={"log": "", "more": ""}), None, "a log is the key log"),
-        (changed(LOG, metadata__labels={}), None, "a log has the label shoal.dev/cluster-log and no other"),
-        (changed(LOG, metadata__annotations={"a": "b"}), None, "a log has no annotations"),
-        (changed(LOG, metadata__name="east-log-1"), None, "a worker has Secrets with kubeconfigs and logs only"),
+        (changed(SECRET, metadata__annotations={"a": "b"}), SECRET, "must not have annotations or finalizers"),
+        (changed(SECRET, metadata__finalizers=["x"]), SECRET, "must not have annotations or finalizers"),
+        (LOG, LOG, "a log Secret is immutable"),
+        (changed(LOG, metadata__ownerReferences=EARLIER), None, "a log Secret must be owned by its ManagedCluster"),
+        (changed(LOG, metadata__ownerReferences=TWO), None, "a log Secret must be owned by its ManagedCluster"),
+        (changed(LOG, type="Opaque"), None, "a log Secret must have type shoal.dev/cluster-log"),
+        (changed(LOG, data={"log": "", "more": ""}), None, "and only the key log"),
+        (
+            changed(LOG, metadata__labels={}),
+            None,
+            "a log Secret must have the label shoal.dev/cluster-log and no other",
+        ),
+        (changed(LOG, metadata__annotations={"a": "b"}), None, "a log Secret must not have annotations"),
+        (changed(LOG, metadata__name="east-log-1"), None, "a worker may write kubeconfig and log Secrets only"),
     ],
 )
 def test_its_secrets(new: Object, old: Object | None, said: str) -> None:

@@ -223,7 +223,7 @@ def test_a_request_for_another_signer(hub: Hub) -> None:
     body = kind("certificates.k8s.io/v1", "CertificateSigningRequest", "sly", spec=spec)
     status, said = hub.ask("POST", REQUESTS, body)
     assert status == 403
-    assert "system:worker:rights-1 may ask the signer shoal.dev/worker only" in said
+    assert "system:worker:rights-1 may request certificates only from signer shoal.dev/worker" in said
 
 
 def test_what_it_lives_on(hub: Hub) -> None:
@@ -271,7 +271,7 @@ def test_a_kubeconfig_of_an_earlier_cluster_is_not_given_to_the_new_one(hub: Hub
     stale["metadata"]["ownerReferences"][0]["uid"] = "before"
     status, said = hub.ask("POST", SECRETS, stale)
     assert status == 403
-    assert "it is not the kubeconfig of the ManagedCluster there is now" in said
+    assert "it is not the kubeconfig of the current ManagedCluster" in said
 
 
 def test_it_lets_go_of_what_is_being_deleted(hub: Hub) -> None:

@@ -239,7 +239,7 @@ def test_rbac_is_asked_too_and_a_refusal_says_why() -> None:
     user = User("system:worker:w1", ("system:workers",))
     assert authorizer.authorize(user, OWN) == AuthorizationDecision(True)
     other = wants("get", FLEET, "workers", SYSTEM, "w2")
-    assert authorizer.authorize(user, other) == AuthorizationDecision(False, "a worker has its own only")
+    assert authorizer.authorize(user, other) == AuthorizationDecision(False, "a worker may access its own only")
     everything = WorkerAuthorizer(Held()).authorize(User("jane", ()), other)
     assert everything is None, "of others it knows nothing"
     in_another = OWN._replace(cluster="blue")

@@ -295,11 +295,11 @@ async def test_the_log_follows_and_is_only_its_holder_s(tmp_path: Path, monkeypa
         another = {**secret, "metadata": {**secret["metadata"], "name": migration.log_secret_name("east", 1, 999)}}
         for client, attempt, why in (
             (other, another, "it is not the log of a ManagedCluster assigned to this worker"),
-            (holder, {**another, "type": "Opaque"}, "a log is the key log of Secrets of the type"),
+            (holder, {**another, "type": "Opaque"}, "a log Secret must have type"),
             (
                 holder,
                 _named(another, migration.log_secret_name("east", 2, 1)),
-                "the log of epoch 2 is not written any more",
+                "the log of epoch 2 is closed",
             ),
             (holder, _named(another, migration.log_secret_name("west", 1, 1)), "belongs to its ManagedCluster"),
         ):

@@ -184,7 +184,7 @@ class AdmissionAttributes:
     ) -> None:
         """Checks, prunes and defaults a patched object. With `strict`, unknown fields are an error."""
         if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
-            raise internal_error(f"the patch of {patched_by} did not leave an object")
+            raise internal_error(f"the patch of {patched_by} did not produce an object")
         if any(patched.get(key) != original.get(key) for key in ("apiVersion", "kind")):
             raise internal_error(f"the patch of {patched_by} changed the type of the object")
         if not projection.typed:

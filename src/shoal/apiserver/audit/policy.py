@@ -124,7 +124,7 @@ def _parse_rule(location: str, rule: Any, omits_response_complete: bool, omit_ma
         raise AuditPolicyError(f"the audit policy's {location} is not an object")
     level = rule.get("level")
     if level not in LEVELS:
-        raise AuditPolicyError(f"the audit policy's {location} has no level: {', '.join(LEVELS)} are known")
+        raise AuditPolicyError(f"the audit policy's {location} has no valid level: must be one of {', '.join(LEVELS)}")
     has_resources = bool(rule.get("resources") or rule.get("namespaces"))
     urls = _string_list(rule, "nonResourceURLs", location)
     if has_resources and urls:
@@ -158,7 +158,7 @@ def _parse_rule(location: str, rule: Any, omits_response_complete: bool, omit_ma
 def _string_list(owner: dict[str, Any], field: str, location: str) -> tuple[str, ...]:
     values = owner.get(field) or []
     if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
-        raise AuditPolicyError(f"the audit policy's {location}.{field} is not a list of texts")
+        raise AuditPolicyError(f"the audit policy's {location}.{field} is not a list of strings")
     return tuple(values)
 
 

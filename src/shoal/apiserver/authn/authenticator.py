@@ -175,9 +175,9 @@ class Authenticator:
             _put_bounded(self._certificate_users, certificate, cached)
         user, uid = cached
         if not user.may_enter(cluster):
-            raise Unauthorized("the client certificate is of another cluster")
+            raise Unauthorized("the client certificate belongs to another cluster")
         if uid != self._uid_of(user.cluster) and (uid or user.cluster != ROOT):
-            raise Unauthorized("the client certificate is of an earlier cluster of that name")
+            raise Unauthorized("the client certificate belongs to an earlier cluster of that name")
         return user
 
     def _user_without_uri(self, certificate: ClientCertificate) -> tuple[User, str] | None:
@@ -231,7 +231,7 @@ def parse_token_file(lines: Iterable[str], cluster: str = ROOT) -> dict[str, Use
         if not record:
             continue
         if len(record) < 3 or not record[0] or not record[1]:
-            raise ShoalError("every line of a token file is token,user,uid and optionally its groups")
+            raise ShoalError("every line of a token file must be token,user,uid and optionally groups")
         if record[0] in tokens:
             raise ShoalError(f"the token file has two lines with the token of {record[1]}")
         groups = tuple(group for group in record[3].split(",") if group) if len(record) > 3 else ()

@@ -80,5 +80,5 @@ def load_public_key(der: bytes) -> PublicKey:
     """Raises ValueError for a key that is not on P-256."""
     key = load_der_public_key(der)
     if not isinstance(key, EllipticCurvePublicKey) or key.curve.name != "secp256r1":
-        raise ValueError("it is no EC key on P-256")
+        raise ValueError("not an EC key on P-256")
     return PublicKey(key)

@@ -62,7 +62,7 @@ class VerifiedToken:
         if now > self.expiry + LEEWAY:
             raise Unauthorized("service account token has expired")
         if lookup(cluster, "serviceaccounts", self.namespace, self.name) != self.uid:
-            raise Unauthorized(f"service account {self.namespace}/{self.name} is gone or is another one")
+            raise Unauthorized(f"service account {self.namespace}/{self.name} was deleted or recreated")
         for kind, (name, uid) in self.bound_objects.items():
             if kind == "node" and "pod" in self.bound_objects:
                 continue  # informational: the token is bound to the pod, not to its node

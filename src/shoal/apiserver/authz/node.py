@@ -74,8 +74,10 @@ def decide(node: str, attributes: Attributes, graph: NodeGraph) -> Authorization
             graph.references_volume(attributes.cluster, node, attributes.name), "no pod of this node needs it"
         )
     if group_resource == ("storage.k8s.io", "volumeattachments") and (verb, sub) == ("get", ""):
-        return _decision(graph.has_attachment(attributes.cluster, node, attributes.name), "it is not of this node")
-    return AuthorizationDecision(False, "a node has nothing to do with it")
+        return _decision(
+            graph.has_attachment(attributes.cluster, node, attributes.name), "it does not belong to this node"
+        )
+    return AuthorizationDecision(False, "a node may not access it")
 
 
 def _decide_own(node: str, attributes: Attributes, namespace: str) -> AuthorizationDecision:
@@ -88,7 +90,8 @@ def _decide_own(node: str, attributes: Attributes, namespace: str) -> Authorizat
         return AuthorizationDecision(False, f"a node may not {attributes.verb} it")
     # A creation has no name yet: admission checks it.
     return _decision(
-        attributes.name == node or (attributes.verb == "create" and not attributes.name), "a node has its own only"
+        attributes.name == node or (attributes.verb == "create" and not attributes.name),
+        "a node may access its own only",
     )
 
 

@@ -83,7 +83,7 @@ def decide(cluster: str, attributes: Attributes, graph: SyncerGraph) -> Authoriz
         not workloadcluster.is_syncable(attributes.resource, attributes.group)
         or attributes.namespace in workloadcluster.UNSYNCED_NAMESPACES
     ):
-        return _deny("a syncer has nothing to do with it")
+        return _deny("a syncer may not access it")
     if group_resource == _PODS and not sub and _may_mirror_pod(cluster, attributes, graph):
         return _ALLOWED
     return _decide_object(cluster, attributes, graph)
@@ -102,7 +102,7 @@ def _decide_own_cluster(cluster: str, attributes: Attributes) -> AuthorizationDe
     name = attributes.name
     if attributes.verb in ("list", "watch"):
         name = _selected_name(attributes.fields)
-    return _ALLOWED if name == cluster else _deny("a syncer has its own workload Cluster only")
+    return _ALLOWED if name == cluster else _deny("a syncer may access its own workload Cluster only")
 
 
 def _selected_name(fields: str) -> str:
@@ -121,7 +121,11 @@ def _decide_import(cluster: str, attributes: Attributes, graph: SyncerGraph) -> 
         )
     if attributes.verb not in ("get", "delete", *UPDATE_VERBS):
         return _deny(f"a syncer may not {attributes.verb} it")
-    return _ALLOWED if graph.location_of(attributes.name) == cluster else _deny("it is not of this syncer's cluster")
+    return (
+        _ALLOWED
+        if graph.location_of(attributes.name) == cluster
+        else _deny("it does not belong to this syncer's cluster")
+    )
 
 
 def _decide_event(cluster: str, attributes: Attributes, graph: SyncerGraph) -> AuthorizationDecision:
@@ -151,9 +155,9 @@ def _decide_object(cluster: str, attributes: Attributes, graph: SyncerGraph) -> 
         return _deny(f"a syncer may not {verb} it")
     relation = graph.relation(cluster, attributes) if attributes.name else ""
     if not relation:
-        return _deny("it is not meant for this syncer's cluster, nor named by what is")
+        return _deny("it is neither assigned to this syncer's cluster nor referenced by an object that is")
     if sub and relation == "needed":
-        return _deny("a syncer writes the status of what is meant for its cluster only")
+        return _deny("a syncer may write the status only of objects assigned to its cluster")
     return _ALLOWED
 
 

@@ -112,14 +112,14 @@ def decide(worker: str, attributes: Attributes, graph: WorkerGraph) -> Authoriza
         return _decide_csr(worker_join.user_name(worker), attributes, graph)
     if group_resource == _LOGICAL_CLUSTERS and (attributes.verb, sub, attributes.name) == ("get", "", ROOT):
         return _ALLOWED
-    return _deny("a worker has nothing to do with it")
+    return _deny("a worker may not access it")
 
 
 def decide_join_token(user: str, attributes: Attributes, graph: WorkerGraph) -> AuthorizationDecision:
     """Decides for the holder of a join token."""
     if (attributes.group, attributes.resource, attributes.subresource) == (*_CSRS, ""):
         return _decide_csr(user, attributes, graph)
-    return _deny("a join token is for a certificate only")
+    return _deny("a join token may request a certificate only")
 
 
 def _decide_own(
@@ -132,7 +132,7 @@ def _decide_own(
         return _deny(f"a worker may not {attributes.verb} it")
     ours = attributes.name == name or (attributes.verb == "create" and not attributes.name and not named)
     if attributes.namespace != infrav1.NAMESPACE or not ours:
-        return _deny("a worker has its own only")
+        return _deny("a worker may access its own only")
     return _ALLOWED
 
 
@@ -161,7 +161,7 @@ def _selected_worker(fields: str) -> str | None:
 
 def _decide_secret(worker: str, attributes: Attributes, graph: WorkerGraph) -> AuthorizationDecision:
     if attributes.verb == "create":
-        return _ALLOWED if attributes.namespace else _deny("a Secret has a namespace")
+        return _ALLOWED if attributes.namespace else _deny("a Secret needs a namespace")
     if attributes.verb not in ("get", "delete", *UPDATE_VERBS):
         return _deny(f"a worker may not {attributes.verb} it")
     segment = migration.parse_log_secret_name(attributes.name)
@@ -171,7 +171,7 @@ def _decide_secret(worker: str, attributes: Attributes, graph: WorkerGraph) -> A
     if not cluster or graph.assigned_worker_of(attributes.namespace, cluster) != worker:
         return _deny("it is not the kubeconfig of a ManagedCluster assigned to this worker")
     if graph.is_foreign_secret(attributes.namespace, attributes.name):
-        return _deny("it is somebody else's, though it has the name of a kubeconfig")
+        return _deny("it has the name of a kubeconfig but is not owned by that ManagedCluster")
     return _ALLOWED
 
 
@@ -182,7 +182,7 @@ def _decide_log(worker: str, attributes: Attributes, cluster: str, graph: Worker
     if graph.assigned_worker_of(attributes.namespace, cluster) != worker:
         return _deny("it is not the log of a ManagedCluster assigned to this worker")
     if graph.is_foreign_secret(attributes.namespace, attributes.name):
-        return _deny("it is somebody else's, though it has the name of a log")
+        return _deny("it has the name of a log but is not owned by that ManagedCluster")
     return _ALLOWED
 
 
@@ -191,7 +191,7 @@ def _decide_csr(user: str, attributes: Attributes, graph: WorkerGraph) -> Author
         return _ALLOWED
     if attributes.verb == "get" and attributes.name and graph.requester_of(attributes.name) == user:
         return _ALLOWED
-    return _deny("it is not its own request")
+    return _deny("it is the request of another user")
 
 
 class WorkerAuthorizer:

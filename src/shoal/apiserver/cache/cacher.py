@@ -150,7 +150,7 @@ class ResourceCache:
                     handler(event)
                 except Exception:
                     # A failing handler must not stop the other handlers or the delivery from the store.
-                    log.exception("a listener of %s failed and is dropped", self.key)
+                    log.exception("event handler of %s failed; removing it", self.key)
                     self._remove_failed_handler(scope, handler)
 
     def _remove_failed_handler(self, cluster: str, handler: EventHandler) -> None:
@@ -309,7 +309,7 @@ class WatchCache:
             try:
                 observer(resource_cache, event)
             except Exception:
-                log.exception("an observer of all kinds failed and is dropped")
+                log.exception("observer of all resources failed; removing it")
                 self.unobserve(observer)
 
     def events_since(self, revision: int) -> list[tuple[ResourceCache, CacheEvent]]:

@@ -34,7 +34,7 @@ class HistoryCompactor:
             try:
                 await self.compact()
             except StoreError as error:
-                log.warning("history was not compacted, will try again: %s", error)
+                log.warning("cannot compact history; retrying: %s", error)
 
     async def compact(self) -> None:
         now = self._clock.monotonic()

@@ -40,9 +40,9 @@ class StoreReadiness:
         await asyncio.wait([read_index], timeout=PROBE_TIMEOUT_SECONDS)
         if not read_index.done():
             read_index.cancel()
-            self._last_error = f"not caught up with the store within {PROBE_TIMEOUT_SECONDS:.0f} s"
+            self._last_error = f"the cache did not catch up with the store within {PROBE_TIMEOUT_SECONDS:.0f} s"
         elif read_index.cancelled():
-            self._last_error = "the store was not asked"
+            self._last_error = "the read of the store was cancelled"
         else:
             error = read_index.exception()
             self._last_error = "" if error is None else str(error)

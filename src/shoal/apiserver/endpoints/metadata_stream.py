@@ -70,7 +70,7 @@ def _list_by_name(server: ServerComponents, query: dict[str, str]) -> Response:
     group, slash, plural = query.get("resource", "").rpartition("/")
     name = query.get("name", "")
     if not name or not slash or not plural:
-        raise BadRequest("give watch=1, or resource=GROUP/PLURAL and name, for objects of that name in all clusters")
+        raise BadRequest("watch=1 is required, or resource=GROUP/PLURAL and name")
     kind = server.cache.resource_caches.get(f"{group or 'core'}/{plural}")
     key = f"{query.get('namespace', '')}/{name}"
     items = []

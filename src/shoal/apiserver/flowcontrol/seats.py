@@ -106,7 +106,7 @@ class SeatAllocator:
     def render_metrics(self, cluster: str | None) -> str:
         """Renders the nominal seats in the Prometheus text format, for root if no cluster is given."""
         name = "apiserver_flowcontrol_nominal_limit_seats"
-        lines = [f"# HELP {name} Writes of a priority level that may be under way.", f"# TYPE {name} gauge"]
+        lines = [f"# HELP {name} Nominal number of execution seats of each priority level.", f"# TYPE {name} gauge"]
         lines += [
             f'{name}{{priority_level="{level}"}} {seats}'
             for level, seats in self.nominal_seats(cluster or ROOT).items()

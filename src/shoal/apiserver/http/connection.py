@@ -210,7 +210,7 @@ class HTTPConnection(asyncio.Protocol):
         error = InternalError("the request was cancelled") if task.cancelled() else task.exception()
         if self._in_progress is not task:  # the peer disconnected
             if error is not None and not isinstance(error, StatusError):
-                log.error("a request failed after its client had gone", exc_info=error)
+                log.error("request failed after its client disconnected", exc_info=error)
             return
         self._in_progress = None
         self._respond(self._error_response(error) if error else task.result())
@@ -229,12 +229,12 @@ class HTTPConnection(asyncio.Protocol):
 
     def _error_response(self, error: BaseException) -> Response:
         if not isinstance(error, StatusError):
-            log.error("a request failed", exc_info=error)
+            log.error("request failed", exc_info=error)
             error = InternalError("Internal error occurred: the server's log has the details")
         try:
             return self._server.on_error(error)
         except Exception:
-            log.exception("an error could not be shown")
+            log.exception("cannot render error response")
             return status_response(error)
 
     # --- answers ---
@@ -308,16 +308,16 @@ class HTTPConnection(asyncio.Protocol):
                 sink.discard()
                 self._send_response(self._error_response(error))
             else:
-                log.exception("a stream failed after its end")
+                log.exception("stream failed after its end")
 
     def _upgrade(self, answer: Upgrade) -> None:
         parsed = self._parsed
         if self._is_stopping:
             raise Unavailable("the server is stopping", retry_after=1)
         if not (parsed.wants_upgrade and parsed.is_http_1_1):
-            raise BadRequest(f"this takes an HTTP/1.1 request with Connection: Upgrade and Upgrade: {answer.protocol}")
+            raise BadRequest(f"an HTTP/1.1 request with Connection: Upgrade and Upgrade: {answer.protocol} is required")
         if self._parser.has_trailing_bytes:
-            raise BadRequest("bytes came before the upgrade was answered")
+            raise BadRequest("data was sent before the upgrade response")
         head_bytes = self._encode_head(answer, b"Connection: Upgrade\r\nUpgrade: %b\r\n" % answer.protocol.encode())
         self._is_closing = True
         hijacked = self._server.upgrade(self, self._transport)
@@ -326,7 +326,7 @@ class HTTPConnection(asyncio.Protocol):
                 self._transport.resume_reading()
             hijacked.start(answer, head_bytes)
         except Exception:
-            log.exception("an upgrade failed")
+            log.exception("connection upgrade failed")
             self._transport.abort()
 
     def _encode_head(self, answer: Answer, framing: bytes) -> bytes:

@@ -44,7 +44,7 @@ class HijackedConnection(asyncio.Protocol):
             try:
                 self._receiver.data_received(data)
             except Exception:
-                log.exception("an upgraded connection failed")
+                log.exception("upgraded connection failed")
                 self._transport.abort()
 
     def pause_writing(self) -> None:

@@ -91,7 +91,7 @@ class StreamSink:
                 self._flush_scheduled = True
                 self._flusher.add(self)
             elif self.pending_bytes > self._abort_above:
-                log.warning("a client of a stream is %d bytes behind and is cut off", self.pending_bytes)
+                log.warning("closing stream: its client is %d bytes behind", self.pending_bytes)
                 self.abort()
 
     def close(self) -> None:

@@ -95,14 +95,14 @@ class APIServerMetrics:
             label_text = format_request_labels(labels)
             for code, count in sorted(request_series.codes.items()):
                 yield f'apiserver_request_total{{{label_text},code="{code}"}} {count}'
-        yield "# HELP apiserver_request_duration_seconds Time to answer, watches left out."
+        yield "# HELP apiserver_request_duration_seconds Response latency in seconds, without watches."
         yield "# TYPE apiserver_request_duration_seconds histogram"
         for labels, request_series in series_by_labels:
             if labels[0] != WATCH:
                 yield from request_series.durations.lines(
                     "apiserver_request_duration_seconds", format_request_labels(labels)
                 )
-        yield "# HELP etcd_request_duration_seconds Time until the store has written, whichever store it is."
+        yield "# HELP etcd_request_duration_seconds Write latency of the store in seconds, etcd or SQLite."
         yield "# TYPE etcd_request_duration_seconds histogram"
         for (operation, kind), row in sorted(self._store_durations.items(), key=lambda item: item[0]):
             label_text = f'operation="{operation}",{format_resource_labels(kind)}'

@@ -114,7 +114,7 @@ class CertificateAuthority:
         now, signer = self._clock.now(), self._signer()
         end = min(now + ttl, signer.not_after)
         if end <= now:
-            raise CertificateError(f"no certificate can be issued for {ttl:g} seconds from now")
+            raise CertificateError(f"cannot issue a certificate that is valid for {ttl:g} seconds from now")
         certificate, key = make(signer, now, end)
         return IssuedCertificate(certificate, key, end)
 
@@ -135,7 +135,7 @@ class CertificateAuthority:
             try:
                 self._loaded = certificate, CertificateSigner(certificate, (self.directory / "ca.key").read_bytes())
             except KeyMismatch as error:
-                raise CertificateError(f"ca.key in {self.directory} is not the key of its ca.crt") from error
+                raise CertificateError(f"ca.key in {self.directory} does not match ca.crt") from error
             except (OSError, ValueError) as error:
                 raise CertificateError(f"the certificate authority in {self.directory} is unusable: {error}") from error
         return self._loaded[1]

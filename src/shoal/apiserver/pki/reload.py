@@ -47,11 +47,11 @@ class ServingCertReloader:
                 return False
             context = server_tls_context(self._ca.directory)
         except (CertificateError, OSError) as error:
-            log.warning("the serving certificate stays as it is: %s", error)
+            log.warning("cannot reload serving certificate; keeping the current one: %s", error)
             return False
         self._on_reload(context)
         self._loaded_versions = current
-        log.info("new connections get the serving certificate that is in %s now", self._ca.directory)
+        log.info("reloaded serving certificate from %s", self._ca.directory)
         return True
 
     def _file_versions(self) -> tuple[object, ...]:

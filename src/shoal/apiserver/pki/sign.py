@@ -79,9 +79,9 @@ class CertificateSigner:
             certificate.verify_directly_issued_by(self._ca)
             names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         except (InvalidSignature, TypeError, x509.ExtensionNotFound) as error:
-            raise ValueError("it is not of this authority") from error
+            raise ValueError("it was not issued by this certificate authority") from error
         if key.public_key() != certificate.public_key():
-            raise ValueError("its key is another one")
+            raise ValueError("its key does not match")
         covered_names = [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
         return covered_names, certificate.not_valid_after_utc.timestamp()
 

@@ -77,7 +77,7 @@ def resource_from_negotiated(entry: CachedObject | None) -> Resource | None:
             return None
         return restrict_schema(builtin, obj["spec"].get("openAPIV3Schema"))
     except (KeyError, TypeError, AttributeError, ShoalError):
-        log.warning("%s %s is not readable and teaches nothing", NEGOTIATED_PLURAL, entry.name)
+        log.warning("ignoring NegotiatedAPIResource %s: cannot decode it", entry.name)
         return None
 
 

@@ -115,7 +115,7 @@ class ConvertingWatcher(CacheWatcher):
                 self._fail(error)
                 return
             except Exception:
-                log.exception("a watch of %s ends: what it has to tell cannot be converted", self._resource.plural)
+                log.exception("ending watch of %s: object cannot be converted", self._resource.plural)
                 self.terminate()
                 return
 

@@ -33,7 +33,7 @@ def digest_response(client_digest: str, entries: Sequence[CachedObject], revisio
     try:
         client_sums = digest.decode(client_digest)
     except ValueError as error:
-        raise BadRequest(f"{DIGEST_PARAMETER} is not one: {error}") from None
+        raise BadRequest(f"invalid {DIGEST_PARAMETER}: {error}") from None
     revisions = [(entry.key, entry.revision) for entry in entries]
     buckets = len(client_sums)
     differing = digest.differing_buckets(digest.bucket_sums(revisions, buckets), client_sums)
@@ -99,7 +99,7 @@ def list_objects(server: ServerComponents, ctx: RequestContext) -> Response:
 def _digest(server: ServerComponents, ctx: RequestContext, predicate: SelectionPredicate | None) -> Response:
     """Digest of the whole current state."""
     if ctx.info.cluster == WILDCARD:
-        raise BadRequest(f"{DIGEST_PARAMETER} is for one logical cluster")
+        raise BadRequest(f"{DIGEST_PARAMETER} is not supported in the wildcard view")
     candidates = ctx.resource_cache.table(ctx.info.cluster).select(
         ctx.namespace, "", predicate.trigger if predicate is not None else None
     )

@@ -133,7 +133,7 @@ def _invalid_patch(new: Object, reason: str) -> Invalid:
 
 def _require_object(value: object) -> Object:
     if not isinstance(value, dict):
-        raise BadRequest("the patch did not leave an object")
+        raise BadRequest("the patch did not produce an object")
     return value
 
 

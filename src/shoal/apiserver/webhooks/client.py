@@ -60,7 +60,7 @@ class WebhookClient:
         key = cluster, client_config
         retrying = fail_fast and key in self._slow
         if retrying and self._slow[key]:
-            raise CallError(f'Post "{display_url}": it did not answer in time before, and is being asked again')
+            raise CallError(f'Post "{display_url}": the webhook timed out before and is being retried')
         if retrying:
             self._slow[key] += 1
         try:

@@ -10,9 +10,11 @@ MAX_NAMES = 2000
 OVERFLOW_NAME = "other"
 _LABELS = ("name", "type", "operation", "rejected")
 
-DURATION = Histogram("apiserver_admission_webhook_admission_duration_seconds", "Time of a call.", _LABELS, SECONDS)
+DURATION = Histogram(
+    "apiserver_admission_webhook_admission_duration_seconds", "Admission webhook latency in seconds.", _LABELS, SECONDS
+)
 FAILED_OPEN = Counter(
-    "apiserver_admission_webhook_fail_open_count", "Calls that failed, and were passed over.", ("name", "type")
+    "apiserver_admission_webhook_fail_open_count", "Number of webhook calls that failed open.", ("name", "type")
 )
 _ALL: tuple[Metric, ...] = (DURATION, FAILED_OPEN)
 _names: dict[tuple[str, str], None] = {}

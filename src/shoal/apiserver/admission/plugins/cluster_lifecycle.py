@@ -27,7 +27,7 @@ def admit_creation(ctx: RequestContext, new: dict[str, Any], old: dict[str, Any]
 def admit_delete(ctx: RequestContext) -> None:
     if ctx.name == ROOT:
         raise Forbidden(
-            'logicalclusters.core.shoal.dev "root" is forbidden: root always exists',
+            'logicalclusters.core.shoal.dev "root" is forbidden: root may not be deleted',
             name=ROOT,
             group=GROUP,
             kind=PLURAL,

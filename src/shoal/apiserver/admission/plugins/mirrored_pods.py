@@ -23,7 +23,7 @@ def admit(server: ServerComponents, ctx: RequestContext, new: Object, old: Objec
     cluster = workloadcluster.mirror_source(old if old is not None else new)
     if ctx.resource is not mirrored_pods.pod_resource():
         if cluster and old is None:
-            reason = "this hub syncs Pods, so it does not show those of its workload Clusters"
+            reason = "this hub syncs Pods, so it does not mirror pods of its workload Clusters"
             raise ctx.resource.forbidden(new, reason)
         return False
     if not cluster or not _may_write(ctx, cluster):
@@ -31,7 +31,7 @@ def admit(server: ServerComponents, ctx: RequestContext, new: Object, old: Objec
     if old is None and not mirrored_pods.is_requested(
         server.cache.resource_cache(*mirrored_pods.WORKLOAD_CLUSTERS).get(ctx.info.cluster, "", cluster)
     ):
-        raise ctx.resource.forbidden(new, f"the workload Cluster {cluster} does not ask for its pods to be shown")
+        raise ctx.resource.forbidden(new, f"workload Cluster {cluster} does not request pod mirroring")
     return True
 
 
@@ -47,8 +47,8 @@ def _may_write(ctx: RequestContext, cluster: str) -> bool:
 
 def _read_only_error(ctx: RequestContext, obj: Object, cluster: str) -> Forbidden:
     if not cluster:
-        return ctx.resource.forbidden(obj, "a hub runs no pods; it shows those of its workload Clusters, read-only")
-    reason = (
-        f"it is a read-only mirror of a pod in the workload Cluster {cluster}; change it there, or what it is made of"
-    )
+        return ctx.resource.forbidden(
+            obj, "a hub runs no pods; it only has read-only mirrors of pods of its workload Clusters"
+        )
+    reason = f"it is a read-only mirror of a pod in workload Cluster {cluster}; change the pod there, or its owner"
     return ctx.resource.forbidden(obj, reason)

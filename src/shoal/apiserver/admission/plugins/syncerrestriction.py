@@ -29,13 +29,17 @@ def admit(server: ServerComponents, ctx: RequestContext, new: Object, old: Objec
     if (group, plural) == _IMPORTS:
         error = import_error(cluster, new)
     elif (group, plural) == ("", "events"):
-        error = "" if new.get("reportingInstance") == cluster else "an event names the cluster it is from"
+        error = (
+            ""
+            if new.get("reportingInstance") == cluster
+            else "reportingInstance of an event must be the syncer's cluster"
+        )
     elif group in (workloadcluster.GROUP, apiresource.GROUP):
         return
     elif (group, plural) == ("", "pods") and workloadcluster.mirror_source(new if old is None else old):
         error = pod_error(cluster, new, old) or _owner_error(server, ctx, cluster, new)
     elif old is None:
-        error = "a syncer creates nothing"
+        error = "a syncer may not create it"
     else:
         error = object_error(cluster, new, old, ctx.info.subresource)
     if error:
@@ -44,10 +48,10 @@ def admit(server: ServerComponents, ctx: RequestContext, new: Object, old: Objec
 
 def import_error(cluster: str, new: Object) -> str:
     if (new.get("spec") or {}).get("location") != cluster:
-        return "a syncer tells what its own cluster offers"
+        return "a syncer may write imports of its own cluster only"
     owners = new["metadata"].get("ownerReferences") or ()
     if any((owner.get("kind"), owner.get("name")) != (workloadcluster.KIND, cluster) for owner in owners):
-        return "an import belongs to its workload Cluster, and to nothing else"
+        return "an import must be owned by its workload Cluster only"
     return ""
 
 
@@ -55,11 +59,11 @@ def pod_error(cluster: str, new: Object, old: Object | None) -> str:
     """Checks a mirrored pod."""
     metadata = new["metadata"]
     if any(workloadcluster.mirror_source(obj) != cluster for obj in (new, old) if obj is not None):
-        return "a syncer shows pods of its own cluster"
+        return "a syncer may mirror pods of its own cluster only"
     if not (metadata.get("name") or "").endswith(f"--{cluster}"):
-        return f"the name of a pod that is shown ends with --{cluster}"
+        return f"the name of a mirrored pod must end with --{cluster}"
     if workloadcluster.assigned_cluster(new) or metadata.get("finalizers"):
-        return "what is shown only is meant for no cluster, and held by nobody"
+        return "a mirrored pod must not be assigned to a cluster or have finalizers"
     return ""
 
 
@@ -81,18 +85,18 @@ def _owner_error(server: ServerComponents, ctx: RequestContext, cluster: str, ne
                 and workloadcluster.assigned_cluster(obj) == cluster
             ):
                 return ""
-    return "a pod that is shown belongs to one object that is meant for this syncer's cluster"
+    return "a mirrored pod must be owned by one object that is assigned to this syncer's cluster"
 
 
 def object_error(cluster: str, new: Object, old: Object, subresource: str) -> str:
     relation = relation_to_cluster(old, cluster)
     if not relation:
-        return "it is not meant for this syncer's cluster, nor named by what is"
+        return "it is neither assigned to this syncer's cluster nor referenced by an object that is"
     if subresource:
-        return "" if relation != "needed" else "a syncer writes the status of what is meant for its cluster only"
+        return "" if relation != "needed" else "a syncer may write the status only of objects assigned to its cluster"
     before, after = old["metadata"], new["metadata"]
     if any(new.get(key) != old.get(key) for key in {*new, *old} - {"metadata"}):
-        return "a syncer changes nothing of an object but its status and its finalizer"
+        return "a syncer may change only the status, its finalizer and its annotations"
     for key in {*after, *before} - {*_SERVER_FIELDS}:
         if (after.get(key) or None) != (before.get(key) or None):
             return f"a syncer may not change metadata.{key}"
@@ -105,7 +109,7 @@ def object_error(cluster: str, new: Object, old: Object, subresource: str) -> st
         and own_finalizer in (after.get("finalizers") or ())
         and own_finalizer not in (before.get("finalizers") or ())
     ):
-        return "a syncer holds what is meant for its cluster only"
+        return "a syncer may add its finalizer only to objects assigned to its cluster"
     finalizers_before, finalizers_after = (
         [name for name in obj.get("finalizers") or () if name != own_finalizer] for obj in (before, after)
     )

@@ -41,7 +41,9 @@ def admit(server: ServerComponents, ctx: RequestContext, new: Object, old: Objec
     worker = worker_join.worker_of(user.name, user.groups)
     if group_resource == REQUESTS:
         if old is None and new["spec"].get("signerName") != worker_join.SIGNER_NAME:
-            raise ctx.resource.forbidden(new, f"{user.name} may ask the signer {worker_join.SIGNER_NAME} only")
+            raise ctx.resource.forbidden(
+                new, f"{user.name} may request certificates only from signer {worker_join.SIGNER_NAME}"
+            )
         return
     check = _CHECKS.get(group_resource)
     if not worker or check is None:
@@ -63,14 +65,14 @@ def admit_delete(server: ServerComponents, ctx: RequestContext, old: Object) -> 
         segment = migration.parse_log_secret_name(name)
         if segment is not None:
             if not migration.is_log_secret_of(old, segment[0]):
-                raise ctx.resource.forbidden(old, "it is somebody else's, though it has the name of a log")
+                raise ctx.resource.forbidden(old, "it has the name of a log but is not owned by that ManagedCluster")
         elif not infrav1.is_owned_by_cluster(old, infrav1.cluster_of_kubeconfig_secret(name)):
-            raise ctx.resource.forbidden(old, "it is somebody else's, though it has the name of a kubeconfig")
+            raise ctx.resource.forbidden(old, "it has the name of a kubeconfig but is not owned by that ManagedCluster")
 
 
 def worker_error(worker: str, new: Object, old: Object | None, subresource: bool) -> str:
     if new["metadata"].get("name") != worker:
-        return f"a worker has its own Worker only, {worker}"
+        return f"a worker may access its own Worker only, {worker}"
     before: Object = old or {"metadata": {}}
     for field in _ADMIN_METADATA:
         if (new["metadata"].get(field) or None) != (before["metadata"].get(field) or None):
@@ -84,14 +86,14 @@ def worker_error(worker: str, new: Object, old: Object | None, subresource: bool
             return f"a worker may not set {field} of its Worker"
     is_kind, was_kind = (infrav1.spec_of(obj).get("infrastructure") == infrav1.KIND_WORKER for obj in (new, before))
     if is_kind != was_kind:
-        return f"whether its Worker is infrastructure {infrav1.KIND_WORKER} is not for a worker to say"
+        return f"a worker may not change whether its Worker has infrastructure {infrav1.KIND_WORKER}"
     now, then = (obj["metadata"].get("annotations") or {} for obj in (new, before))
     if was_kind or then.get(infrav1.SUPERVISOR_ANNOTATION):
         for field in _DECLARED_FIELDS:
             if infrav1.spec_of(new).get(field) != infrav1.spec_of(before).get(field):
-                return f"the {field} of a Worker that was declared is not for a worker to change"
+                return f"a worker may not change the {field} of a declared Worker"
     if then.get(infrav1.STORE_ANNOTATION) and now.get(infrav1.STORE_ANNOTATION) != then[infrav1.STORE_ANNOTATION]:
-        return "a Worker belongs to the store that took its name"
+        return "the Worker is registered by another store"
     if {**now, infrav1.STORE_ANNOTATION: ""} != {**then, infrav1.STORE_ANNOTATION: ""}:
         return f"a worker may set the annotation {infrav1.STORE_ANNOTATION} only"
     return ""
@@ -105,12 +107,12 @@ def _spec_value(obj: Object, field: str) -> Any:
 
 def lease_error(worker: str, new: Object, old: Object | None, subresource: bool) -> str:
     is_own = new["metadata"].get("name") == infrav1.lease_name(worker)
-    return "" if is_own else f"a worker has its own Lease only, {infrav1.lease_name(worker)}"
+    return "" if is_own else f"a worker may access its own Lease only, {infrav1.lease_name(worker)}"
 
 
 def cluster_error(worker: str, new: Object, old: Object | None, subresource: bool) -> str:
     if old is None:
-        return "a worker creates no ManagedClusters"
+        return "a worker may not create ManagedClusters"
     if infrav1.assigned_worker(old) != worker:
         if subresource and worker in migration.former_workers(old):
             return _departure_error(worker, new, old)
@@ -131,9 +133,9 @@ def cluster_error(worker: str, new: Object, old: Object | None, subresource: boo
     finalizers_after, finalizers_before = (obj["metadata"].get("finalizers") or [] for obj in (new, old))
     if finalizers_after != finalizers_before:
         if not infrav1.is_deleting(old):
-            return "a worker lets go of a ManagedCluster that is being deleted only"
+            return "a worker may remove its finalizer only from a ManagedCluster that is being deleted"
         if finalizers_after != [each for each in finalizers_before if each != infrav1.MANAGED_CLUSTER_FINALIZER]:
-            return f"a worker may take off the finalizer {infrav1.MANAGED_CLUSTER_FINALIZER} only"
+            return f"a worker may remove the finalizer {infrav1.MANAGED_CLUSTER_FINALIZER} only"
     return ""
 
 
@@ -146,7 +148,7 @@ def _foreign_report_error(worker: str, now: Object, then: Object) -> str:
             and report != then.get(field)
             and (report.get("worker"), report.get("epoch")) != (worker, then.get("epoch"))
         ):
-            return f"a worker says status.{field} for itself only, and for the present epoch"
+            return f"a worker may report status.{field} only for itself and the current epoch"
     return ""
 
 
@@ -155,7 +157,7 @@ def _departure_error(worker: str, new: Object, old: Object) -> str:
     others = [name for name in migration.former_workers(old) if name != worker]
     now, then = ({**infrav1.status_of(obj), "formerWorkers": others} for obj in (new, old))
     if migration.former_workers(new) != others or now != then:
-        return "a worker that had it before may only take itself off status.formerWorkers"
+        return "a former worker may only remove itself from status.formerWorkers"
     return ""
 
 
@@ -167,7 +169,7 @@ def _former_worker_error(server: ServerComponents, new: Object, old: Object | No
     for name in migration.former_workers(old):
         entry = workers.get(ROOT, infrav1.NAMESPACE, name)
         if entry is not None and not infrav1.is_deleting(entry.object()):
-            return f"worker {name}, which had it before, may still have something of it"
+            return f"former worker {name} may still hold state of it"
     return ""
 
 
@@ -181,33 +183,33 @@ def secret_error(worker: str, new: Object, old: Object | None, subresource: bool
         return _log_error(new, old, segment[0])
     cluster = infrav1.cluster_of_kubeconfig_secret(metadata.get("name") or "")
     if not cluster:
-        return "a worker has Secrets with kubeconfigs and logs only"
+        return "a worker may write kubeconfig and log Secrets only"
     if old is not None and not infrav1.is_owned_by_cluster(old, cluster):
-        return "it is somebody else's, though it has the name of a kubeconfig"
+        return "it has the name of a kubeconfig but is not owned by that ManagedCluster"
     owners = metadata.get("ownerReferences") or ()
     if len(owners) != 1 or not infrav1.is_owned_by_cluster(new, cluster):
-        return "a kubeconfig belongs to its ManagedCluster, and to nothing else"
+        return "a kubeconfig Secret must be owned by its ManagedCluster only"
     if new.get("type") != infrav1.CLUSTER_SECRET or set(new.get("data") or ()) != {"value"}:
-        return f"a kubeconfig is the key value of a Secret of the type {infrav1.CLUSTER_SECRET}"
+        return f"a kubeconfig Secret must have type {infrav1.CLUSTER_SECRET} and only the key value"
     if (metadata.get("labels") or {}) != {infrav1.CLUSTER_NAME: cluster}:
-        return f"a kubeconfig has the label {infrav1.CLUSTER_NAME} and no other"
+        return f"a kubeconfig Secret must have the label {infrav1.CLUSTER_NAME} and no other"
     if metadata.get("annotations") or metadata.get("finalizers"):
-        return "a kubeconfig has no annotations and no finalizers"
+        return "a kubeconfig Secret must not have annotations or finalizers"
     return ""
 
 
 def _log_error(new: Object, old: Object | None, cluster: str) -> str:
     metadata = new["metadata"]
     if old is not None:
-        return "what a log holds is not changed"
+        return "a log Secret is immutable"
     if len(metadata.get("ownerReferences") or ()) != 1 or not infrav1.is_owned_by_cluster(new, cluster):
-        return "a log belongs to its ManagedCluster, and to nothing else"
+        return "a log Secret must be owned by its ManagedCluster only"
     if not migration.is_log_secret_of(new, cluster) or set(new.get("data") or ()) != {migration.LOG_SECRET_KEY}:
-        return f"a log is the key {migration.LOG_SECRET_KEY} of Secrets of the type {migration.LOG_SECRET_TYPE}"
+        return f"a log Secret must have type {migration.LOG_SECRET_TYPE} and only the key {migration.LOG_SECRET_KEY}"
     if (metadata.get("labels") or {}) != {migration.LOG_SECRET_TYPE: cluster}:
-        return f"a log has the label {migration.LOG_SECRET_TYPE} and no other"
+        return f"a log Secret must have the label {migration.LOG_SECRET_TYPE} and no other"
     if metadata.get("annotations") or metadata.get("finalizers"):
-        return "a log has no annotations and no finalizers"
+        return "a log Secret must not have annotations or finalizers"
     return ""
 
 
@@ -232,7 +234,7 @@ def _not_assigned_error(server: ServerComponents, worker: str, secret: Object) -
     if managed is None or infrav1.assigned_worker(managed) != worker:
         return f"it is not the {secret_type} of a ManagedCluster assigned to this worker"
     if metadata["ownerReferences"][0].get("uid") != managed["metadata"]["uid"]:
-        return f"it is not the {secret_type} of the ManagedCluster there is now"
+        return f"it is not the {secret_type} of the current ManagedCluster"
     if segment is not None and segment[1] != infrav1.epoch(managed):
-        return f"the log of epoch {segment[1]} is not written any more: it is epoch {infrav1.epoch(managed)} now"
+        return f"the log of epoch {segment[1]} is closed: the current epoch is {infrav1.epoch(managed)}"
     return ""

@@ -23,16 +23,16 @@ def name_parameter(kind: str) -> Object:
 NAMESPACE_PARAMETER = _path_parameter("namespace", "object name and auth scope, such as for teams and projects")
 PRETTY_PARAMETER = _query_parameter("pretty", "If 'true', then the output is pretty printed.")
 
-_DRY_RUN = _query_parameter("dryRun", "'All' goes through every stage of the request without storing anything.")
+_DRY_RUN = _query_parameter("dryRun", "'All' processes every stage of the request without storing anything.")
 _FIELD_MANAGER = _query_parameter(
     "fieldManager", "The name under which the changed fields are owned; at most 128 printable characters."
 )
 _FIELD_VALIDATION = _query_parameter(
     "fieldValidation",
-    "What to do about unknown and duplicate fields: 'Ignore' drops them, 'Warn' (the default) drops them and says so"
-    " in a warning, 'Strict' refuses the request.",
+    "What to do about unknown and duplicate fields: 'Ignore' drops them, 'Warn' (the default) drops them and returns"
+    " a warning, 'Strict' rejects the request.",
 )
-_FORCE = _query_parameter("force", "Takes over fields that others own. Only for apply patches.", "boolean")
+_FORCE = _query_parameter("force", "Takes over fields of other managers. Only for apply patches.", "boolean")
 
 WRITE_PARAMETERS = [_DRY_RUN, _FIELD_MANAGER, _FIELD_VALIDATION]
 PATCH_PARAMETERS = [*WRITE_PARAMETERS, _FORCE]
@@ -48,19 +48,19 @@ DELETE_PARAMETERS = [
     ),
 ]
 SELECT_PARAMETERS = [
-    _query_parameter("continue", "The token of a previous answer, to get the next part of a list."),
+    _query_parameter("continue", "The continue token of a previous response, to get the next page of a list."),
     _query_parameter("fieldSelector", "Restricts the objects by their fields. Defaults to everything."),
     _query_parameter("labelSelector", "Restricts the objects by their labels. Defaults to everything."),
     _query_parameter(
-        "limit", "The most objects to answer with; there are more if the answer has a continue token.", "integer"
+        "limit", "Maximum number of objects in the response; if there are more, it has a continue token.", "integer"
     ),
     _query_parameter("resourceVersion", "The resource version to serve from, or to watch from."),
-    _query_parameter("resourceVersionMatch", "How resourceVersion is meant: 'Exact' or 'NotOlderThan'."),
-    _query_parameter("timeoutSeconds", "Ends the call after so many seconds, whatever happens in it.", "integer"),
+    _query_parameter("resourceVersionMatch", "How resourceVersion is interpreted: 'Exact' or 'NotOlderThan'."),
+    _query_parameter("timeoutSeconds", "Ends the request after this many seconds, regardless of activity.", "integer"),
 ]
 LIST_PARAMETERS = [
     *SELECT_PARAMETERS,
-    _query_parameter("allowWatchBookmarks", "Asks a watch for events of type BOOKMARK.", "boolean"),
-    _query_parameter("sendInitialEvents", "Begins a watch with the objects there are, then a bookmark.", "boolean"),
+    _query_parameter("allowWatchBookmarks", "Requests watch events of type BOOKMARK.", "boolean"),
+    _query_parameter("sendInitialEvents", "Begins a watch with the existing objects, then a bookmark.", "boolean"),
     _query_parameter("watch", "Watches the described resources and streams their changes.", "boolean"),
 ]

@@ -62,7 +62,7 @@ def _refuse_mirrored(ctx: RequestContext) -> None:
     cluster = workloadcluster.mirror_source({"metadata": metadata}) if ctx.cluster.profile == "hub" else ""
     if cluster:
         pod_name = (metadata.get("annotations") or {}).get(workloadcluster.MIRRORED_POD_ANNOTATION, "")
-        raise NotImplementedHere(f"a mirror: the pod is {pod_name} in the workload Cluster {cluster}; ask that cluster")
+        raise NotImplementedHere(f"mirrored pod: access pod {pod_name} in workload Cluster {cluster}")
 
 
 EPHEMERAL_CONTAINERS_STRATEGY = Strategy(

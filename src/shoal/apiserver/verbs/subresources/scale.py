@@ -66,7 +66,7 @@ async def _write_scale(server: ServerComponents, ctx: RequestContext, options_ki
     def build_scaled(old: Object) -> Object:
         scale = build(_scale_of(ctx, old))
         if not isinstance(scale, dict):
-            raise BadRequest("the patch did not leave an object")
+            raise BadRequest("the patch did not produce an object")
         replicas = _replicas(ctx, scale)
         new: Object = set_path(orjson.loads(orjson.dumps(old)), paths.spec, replicas)
         metadata = object_field(scale, "metadata")
@@ -87,7 +87,7 @@ async def _apply(server: ServerComponents, ctx: RequestContext) -> Response:
     body = ctx.request.body
     scale = strictjson.loads(body) if body[:1] == b"{" else strictyaml.loads(body)
     if not isinstance(scale, dict) or (scale.get("apiVersion"), scale.get("kind")) != ("autoscaling/v1", "Scale"):
-        raise BadRequest("invalid object type: an autoscaling/v1 Scale is applied here")
+        raise BadRequest("invalid object type: expected a Scale of autoscaling/v1")
     resource = ctx.resource
     config = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": ctx.name}}
     desired: Object = set_path(config, _scale_paths(ctx).spec, _replicas(ctx, scale))

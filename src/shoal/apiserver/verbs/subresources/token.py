@@ -56,7 +56,7 @@ async def create_token(server: ServerComponents, ctx: RequestContext) -> Respons
     bound = _bound_object(server, ctx, object_field(spec, "boundObjectRef"))
     node = node_name_of(ctx.user.name, ctx.user.groups)
     if node and ("pod" not in bound or bound.get("node", ("",))[0] != node):
-        reason = f'node "{node}" may ask for tokens only that are bound to a pod of its own'
+        reason = f'node "{node}" may request only tokens that are bound to its own pods'
         raise Forbidden(f'serviceaccounts "{ctx.name}" is forbidden: {reason}', name=ctx.name, kind="serviceaccounts")
     answer: Object = {
         "kind": "TokenRequest",
