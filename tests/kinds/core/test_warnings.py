@@ -9,7 +9,7 @@ import pytest
 
 from shoal.kinds.core.pod_warnings import pod_warnings, template_warner
 from shoal.kinds.core.secret_warnings import TLS_SECRET_TYPE, warn_secret
-from shoal.kinds.core.service.service_warnings import service_warnings
+from shoal.kinds.core.service.services import service_warnings
 from shoal.kinds.core.serviceaccount import ENFORCE_MOUNTABLE_SECRETS, prune_secret_references, warn_service_account
 from shoal.kinds.validation.ip import cidr_warnings, ip_warnings
 

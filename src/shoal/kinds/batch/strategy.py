@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
+from zoneinfo import ZoneInfo
 
 from shoal.kinds.batch import job_defaults, job_validation
-from shoal.kinds.batch.timezones import is_time_zone
 from shoal.kinds.core.pod_warnings import name_warnings, template_warner
 from shoal.kinds.strategy import Strategy
 from shoal.kinds.validation.field import Object
@@ -46,6 +46,22 @@ def _index_tracking_warnings(obj: Object, old: Object | None, spec: Object, path
     if spec.get("completionMode") != "Indexed" or (spec.get("completions") or 0) <= _MAX_TRACKED_COMPLETIONS:
         return []
     return [f"{path}: {_UNTRACKED}"] if (spec.get("parallelism") or 0) > _MAX_TRACKED_PARALLELISM else []
+
+
+def is_time_zone(name: str) -> bool:
+    """Reports whether the system or the package tzdata knows the zone. If neither is installed every zone is accepted,
+    because none can be checked. A CronJob with such a zone reports it in an Event.
+    """
+    return name == "UTC" or _time_zone_exists(name) or not _time_zone_exists("Europe/London")
+
+
+@lru_cache(maxsize=1024)
+def _time_zone_exists(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, LookupError):
+        return False
+    return True
 
 
 STRATEGIES: dict[str, Strategy] = {

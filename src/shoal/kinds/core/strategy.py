@@ -17,7 +17,7 @@ from shoal.kinds.core import (
 )
 from shoal.kinds.core.pod import pods
 from shoal.kinds.core.secret_warnings import warn_secret
-from shoal.kinds.core.service import service_validation, service_warnings, services
+from shoal.kinds.core.service import service_validation, services
 from shoal.kinds.strategy import REPLICA_PATHS, ScalePaths, StorageAlias, Strategy
 from shoal.objects.names import is_dns1123_label, is_path_segment_name
 
@@ -55,7 +55,7 @@ STRATEGIES: dict[str, Strategy] = {
         prepare_for_create=services.prepare_service_create,
         prepare_for_update=services.prepare_service_update,
         validate=service_validation.validate_service,
-        warnings=service_warnings.service_warnings,
+        warnings=services.service_warnings,
     ),
     "endpoints": Strategy(
         allow_create_on_update=True, default=endpoints.default_endpoints, validate=endpoints.validate_endpoints

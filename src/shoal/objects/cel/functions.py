@@ -11,7 +11,6 @@ from shoal.objects.cel.library import (
     net,
     optionals,
     quantities,
-    regexes,
     strings,
     times,
     urls,
@@ -19,7 +18,7 @@ from shoal.objects.cel.library import (
 from shoal.objects.cel.overloads import Overload
 
 _LIBRARIES = (
-    arithmetic, conversions, times, strings, regexes, lists, optionals, urls, net, quantities, formats, authz,
+    arithmetic, conversions, times, strings, lists, optionals, urls, net, quantities, formats, authz,
 )  # fmt: skip
 
 

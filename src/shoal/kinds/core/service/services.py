@@ -1,4 +1,4 @@
-"""Service of core/v1: defaults, create and update preparation. Pure.
+"""Service of core/v1: defaults, create and update preparation, warnings. Pure.
 
 Allocation of cluster IPs and node ports depends on other Services and is in `apiserver.admission`.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.kinds.validation.field import ensure_map
+from shoal.kinds.validation.ip import cidr_warnings, ip_warnings
 
 Object = dict[str, Any]
 
@@ -16,6 +17,7 @@ KUBERNETES_SERVICE_IP = "10.0.0.1"
 """The first address of the service CIDR, which upstream gives to `default/kubernetes`."""
 NODE_PORT_TYPES = ("NodePort", "LoadBalancer")
 DEFAULT_AFFINITY_SECONDS = 10800
+_HINTS_ANNOTATION = "service.kubernetes.io/topology-aware-hints"
 HEADLESS_LABEL = "service.kubernetes.io/headless"
 """Label of the Endpoints and EndpointSlices of a headless Service."""
 
@@ -139,3 +141,38 @@ def _keep_node_ports(ports: list[Object], before: list[Object]) -> None:
         node_port = old_node_ports.get(port.get("name"))
         if node_port and not port.get("nodePort") and node_port not in used:
             port["nodePort"] = node_port
+
+
+def service_warnings(obj: Object, old: Object | None) -> list[str]:
+    """Warnings about a valid Service, sent with the response, in upstream's words."""
+    spec, warnings = obj["spec"], []
+    kind, external = spec.get("type"), spec.get("externalIPs") or ()
+    if _HINTS_ANNOTATION in (obj["metadata"].get("annotations") or {}):
+        warnings.append(
+            f"annotation {_HINTS_ANNOTATION} is deprecated, please use service.kubernetes.io/topology-mode instead"
+        )
+    headless = kind == "ClusterIP" and spec.get("clusterIP") == "None"
+    if headless:
+        warnings += [
+            f"spec.{f} is ignored for headless services" for f in ("loadBalancerIP", "externalIPs") if spec.get(f)
+        ]
+        if spec.get("sessionAffinity") != "None":
+            warnings.append("spec.SessionAffinity is ignored for headless services")
+    elif kind != "ExternalName":
+        for i, address in enumerate(spec.get("clusterIPs") or ()):
+            warnings += ip_warnings(f"spec.clusterIPs[{i}]", address)
+    for i, address in enumerate(external):
+        warnings += ip_warnings(f"spec.externalIPs[{i}]", address)
+    if external and not headless and kind != "ExternalName":
+        warnings.append("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
+    if spec.get("loadBalancerIP"):
+        warnings += ip_warnings("spec.loadBalancerIP", spec["loadBalancerIP"])
+    for i, network in enumerate(spec.get("loadBalancerSourceRanges") or ()):
+        warnings += cidr_warnings(f"spec.loadBalancerSourceRanges[{i}]", network)
+    if external and kind == "ExternalName":
+        warnings.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
+    if kind != "ExternalName" and spec.get("externalName"):
+        warnings.append('spec.externalName is ignored when spec.type is not "ExternalName"')
+    if spec.get("trafficDistribution") == "PreferClose":
+        warnings.append('spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"')
+    return warnings

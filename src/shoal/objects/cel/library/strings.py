@@ -1,4 +1,4 @@
-"""String functions of CEL and of Kubernetes. Positions count characters."""
+"""String functions of CEL and of Kubernetes, regular expressions included. Positions count characters."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from shoal.objects.cel.overloads import (
     function_overload,
     method_overload,
     product_cost,
+    regex_search_cost,
     traversal_and_result_cost,
     traversal_cost,
     tree_cost,
 )
+from shoal.objects.cel.regex import compile_regex
 from shoal.objects.cel.types import BOOL, DYN, INT, STRING, list_of
 
 STRING_LIST = list_of(STRING)
@@ -103,6 +105,25 @@ def _join_cost(texts: list[str], by: str = "") -> int:
     return math.ceil(total * 2 * TRAVERSAL_COST)
 
 
+def _matches(text: str, pattern: str) -> bool:
+    try:
+        return compile_regex(pattern).matches(text)
+    except ValueError as why:
+        raise CELError(str(why)) from None
+
+
+def _find(text: str, pattern: str) -> str:
+    matches = _find_all(text, pattern, 1)
+    return matches[0] if matches else ""
+
+
+def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
+    try:
+        return compile_regex(pattern).find_all(text, max(limit, -1))
+    except ValueError as why:
+        raise CELError(f"Illegal regex: {why}") from None
+
+
 OVERLOADS: list[Overload] = [
     method_overload("contains", (STRING, STRING), BOOL, str.__contains__, product_cost),
     method_overload("endsWith", (STRING, STRING), BOOL, str.endswith, traversal_cost),
@@ -127,4 +148,9 @@ OVERLOADS: list[Overload] = [
     ),
     method_overload("join", (STRING_LIST,), STRING, _join, _join_cost),
     method_overload("join", (STRING_LIST, STRING), STRING, _join, _join_cost),
+    function_overload("matches", (STRING, STRING), BOOL, _matches, regex_search_cost),
+    method_overload("matches", (STRING, STRING), BOOL, _matches, regex_search_cost),
+    method_overload("find", (STRING, STRING), STRING, _find, regex_search_cost),
+    method_overload("findAll", (STRING, STRING), list_of(STRING), _find_all, regex_search_cost),
+    method_overload("findAll", (STRING, STRING, INT), list_of(STRING), _find_all, regex_search_cost),
 ]
