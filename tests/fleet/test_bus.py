@@ -92,7 +92,8 @@ async def test_a_kubeconfig_is_published_where_nobody_elses_secret_is(tmp_path: 
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "east-kubeconfig"}}
         theirs = await hub.create(SECRETS, secret, "default")
         with pytest.raises(
-            KubeconfigSecretConflict, match="Secret east-kubeconfig is there already and is somebody else's"
+            KubeconfigSecretConflict,
+            match="Secret east-kubeconfig already exists and does not belong to this ManagedCluster",
         ):
             await bus.report(message, StatusReport({"phase": "Running"}, "text"))
         assert await hub.get(SECRETS, "east-kubeconfig", "default") == theirs

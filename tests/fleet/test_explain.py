@@ -45,7 +45,7 @@ def changes(managed: Object, *workers: Object, others: int = 0, config: Object |
 
 
 UNCORDON = "(spec.unschedulable and spec.drain: false)"
-MAKE = "let a worker be made: ConfigMap shoal-system/auto-workers with max 1"
+MAKE = "let a Worker be created: set max to 1 in ConfigMap shoal-system/auto-workers"
 TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 
 
@@ -65,7 +65,7 @@ TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
             cluster(location="eu"),
             [worker("w", location="us")],
             0,
-            ["remove location eu", "ask for location us in place of eu", MAKE],
+            ["remove location eu", "request location us instead of eu", MAKE],
         ),
         (
             cluster(workerSelector={"matchLabels": {"disk": "ssd"}}),
@@ -83,35 +83,35 @@ TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
             cluster(version="v1.20.3"),
             [worker("w", versions=["v1.36"])],
             0,
-            ["remove version v1.20.3", "let w offer version v1.20"],
+            ["remove version v1.20.3", "add version v1.20 to w"],
         ),
         (
             cluster(nodes=5),
             [worker("w", allocatable={"nodes": 4, "cpu": "64"})],
             2,
-            ["ask for 2 nodes in place of 5", "raise allocatable nodes of w (4 -> 7)", MAKE],
+            ["request 2 nodes instead of 5", "raise allocatable nodes of w (4 -> 7)", MAKE],
         ),
         (
             cluster(nodePools=[{"name": "gpu", "nodes": 5}]),
             [worker("w", allocatable={"nodes": 4})],
             1,
-            ["ask for 2 nodes of pool gpu in place of 5", "raise allocatable nodes of w (4 -> 7)", MAKE],
+            ["request 2 nodes of pool gpu instead of 5", "raise allocatable nodes of w (4 -> 7)", MAKE],
         ),
         (
             cluster(nodes=3, nodePools=[{"name": "gpu", "nodes": 1}, {"name": "cpu", "nodes": 2}]),
             [worker("w", allocatable={"nodes": 5})],
             0,
             [
-                *("ask for 2 nodes in place of 3", "ask for 0 nodes of pool gpu in place of 1"),
-                *("ask for 1 node of pool cpu in place of 2", "raise allocatable nodes of w (5 -> 6)", MAKE),
+                *("request 2 nodes instead of 3", "request 0 nodes of pool gpu instead of 1"),
+                *("request 1 node of pool cpu instead of 2", "raise allocatable nodes of w (5 -> 6)", MAKE),
             ],
         ),
         (cluster(), [worker("w", 9, capacityLimit=2)], 2, ["raise capacityLimit of w (2 -> 3)", MAKE]),
         (cluster(), [worker("w", 2, capacityLimit=2)], 2, [MAKE]),
-        (cluster(), [worker("w", ready=False)], 0, ["bring w back: it is not ready", MAKE]),
+        (cluster(), [worker("w", ready=False)], 0, ["make w ready", MAKE]),
         (cluster(), [worker("w", drain=True)], 0, [f"uncordon w {UNCORDON}", MAKE]),
         (cluster(), [worker("w", unschedulable=True)], 0, [f"uncordon w {UNCORDON}", MAKE]),
-        (cluster(infrastructure="kind"), [worker("w")], 0, ["ask for infrastructure embedded"]),
+        (cluster(infrastructure="kind"), [worker("w")], 0, ["request infrastructure embedded"]),
         (cluster(), [worker("w", 1, ready=False)], 1, [MAKE]),
         (cluster(workerSelector={"matchLabels": {"not a label!": ""}}), [worker("w")], 0, ["remove workerSelector"]),
         (cluster(), [], 0, [MAKE]),
@@ -131,7 +131,7 @@ def test_a_worker_may_be_made_one_more_time() -> None:
     made = worker("auto-x-1", 1, labels={infrav1.AUTO_WORKER_LABEL: "x"})
     assert changes(cluster(), made, others=1, config=config) == [
         "add a slot to auto-x-1 (capacity 1 -> 2)",
-        "let a worker be made: ConfigMap shoal-system/auto-workers with max 2",
+        "let a Worker be created: set max to 2 in ConfigMap shoal-system/auto-workers",
     ]
     assert MAKE not in changes(cluster(), config=config), "it is on its way"
     assert changes(cluster(), config={"data": {"max": "x"}}) == []
@@ -253,7 +253,7 @@ def test_what_is_not_there_is_said(kubeconfig: str) -> None:
     assert (run.exception.exit_code, run.exception.hint) == (1, "shoal status shows those there are")
     assert '"nobody" not found' in str(run.exception)
     run = CliRunner().invoke(command, ["Pod", "x", "--kubeconfig", kubeconfig])
-    assert "Pod is not placed" in str(run.exception) or "does not serve Pod" in str(run.exception)
+    assert "Pod cannot be placed" in str(run.exception) or "does not serve Pod" in str(run.exception)
 
 
 def test_a_hub_that_does_not_answer(tmp_path: Path) -> None:

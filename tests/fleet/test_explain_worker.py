@@ -13,7 +13,7 @@ NOW = "2026-11-15T12:00:00Z"
 
 
 def worker(name: str, conditions: tuple[Object, ...] = (), **spec: Any) -> Object:
-    ready = {"type": "Ready", "status": "True", "reason": "Heartbeat", "message": "it renews its Lease"}
+    ready = {"type": "Ready", "status": "True", "reason": "Heartbeat", "message": "worker renews its Lease"}
     metadata = {"name": name, "namespace": "shoal-system"}
     spec = {"capacity": 10, "provides": ["embedded"], **spec}
     return {"metadata": metadata, "spec": spec, "status": {"conditions": [ready, *conditions]}}
@@ -44,7 +44,7 @@ def test_a_worker_that_is_drained() -> None:
     printed = worker_lines(found)
     assert printed[:4] == [
         "worker w1 has 5 ManagedClusters",
-        "  Ready True (Heartbeat): it renews its Lease",
+        "  Ready True (Heartbeat): worker renews its Lease",
         "  Drained False (Draining): 4 are left",
         "",
     ]
@@ -54,8 +54,8 @@ def test_a_worker_that_is_drained() -> None:
     assert (by_name["default/a"].moving, by_name["default/a"].elsewhere) == ("w2", "w2")
     assert by_name["default/b"].why == "0 of 2 workers fit: 1 is cordoned, 1 is not in location north"
     assert (by_name["default/b"].if_lost, by_name["default/c"].if_lost) == ("stays", "moves")
-    said = "stays: worker w1 has not said that it holds it, so it may be changing it still"
+    said = "stays: worker w1 has not confirmed that its Lease guards writes, so it may still write"
     assert by_name["default/d"].if_lost == said
-    assert by_name["default/f"].why == "clusters of infrastructure kind are not moved"
+    assert by_name["default/f"].why == "clusters with infrastructure kind cannot be moved"
     wrong = explain_worker("w1", workers, managed, lease, {"data": {"grace": "x"}})
     assert "grace is not a number" in {each.name: each for each in wrong.hosted}["default/c"].if_lost

@@ -133,7 +133,7 @@ async def test_silence_makes_a_worker_lost_and_a_word_brings_it_back(tmp_path: P
         unknown = await made.until("east", lambda obj: phase(obj) == "Unknown")
         said = condition(unknown, "WorkerReady")
         assert (said["status"], said["reason"]) == ("Unknown", "HeartbeatMissing")
-        wanted = "worker w1: no heartbeat for more than 40 seconds; what it hosts may run all the same"
+        wanted = "worker w1: no heartbeat for more than 40 seconds; the hosted cluster may still run"
         assert said["message"] == wanted
         for field in ("assignedWorker", "epoch", "nodePools", "observedGeneration"):
             assert unknown["status"][field] == before["status"][field]
@@ -141,7 +141,7 @@ async def test_silence_makes_a_worker_lost_and_a_word_brings_it_back(tmp_path: P
         await made.join("w1")
         assert condition(await settle(made, "w1", "Running"), "Ready")["status"] == "True"
         found = await made.until("east", lambda obj: phase(obj) == "Provisioning")
-        assert condition(found, "WorkerReady")["message"] == "worker w1 is heard again"
+        assert condition(found, "WorkerReady")["message"] == "worker w1 renews its Lease again"
 
 
 @pytest.mark.anyio
@@ -192,7 +192,7 @@ async def test_a_worker_deleted_while_it_hosts_stays_until_its_clusters_are_gone
         assert phase(waiting) == "Terminating"
         said = condition(waiting, "Deleting")
         assert (said["status"], said["reason"]) == ("True", "HostsManagedClusters")
-        assert said["message"] == f"1 ManagedCluster it hosts {FIRST}: default/east; it gets no new ones"
+        assert said["message"] == f"1 ManagedCluster {FIRST}: default/east; no new ones are assigned"
         await made.create("west")
         west = await made.until("west", lambda obj: condition(obj, "Scheduled"))
         assert condition(west, "Scheduled")["reason"] == "WorkersLeaving"
@@ -222,11 +222,11 @@ async def test_a_worker_that_hosts_nothing_goes_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("hosted", "reason", "message"),
     [
-        ([], "NothingHosted", "no ManagedCluster is given to it"),
+        ([], "NothingHosted", "no ManagedCluster is assigned"),
         (
             ["a/4", "a/3", "a/2", "a/1"],
             "HostsManagedClusters",
-            f"4 ManagedClusters it hosts {FIRST}: a/1, a/2, a/3, …; it gets no new ones",
+            f"4 ManagedClusters {FIRST}: a/1, a/2, a/3, …; no new ones are assigned",
         ),
     ],
 )

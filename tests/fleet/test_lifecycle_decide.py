@@ -279,9 +279,15 @@ def machines(**counts: int) -> Object:
 @pytest.mark.parametrize(
     ("runs", "nodes", "phase", "reason", "message"),
     [
-        ("v1.35.0", {"v1_35_0": 3}, "Upgrading", "ControlPlaneUpgrading", "the control plane goes to v1.36.4"),
+        (
+            "v1.35.0",
+            {"v1_35_0": 3},
+            "Upgrading",
+            "ControlPlaneUpgrading",
+            "the control plane is being upgraded to v1.36.4",
+        ),
         ("v1.36.4", {"v1_35_0": 2, "v1_36_4": 1}, "Upgrading", "NodesUpgrading", "1 of 3 nodes run v1.36.4"),
-        ("v1.36.4", {"v1_36_4": 3}, "Running", "UpToDate", "control plane and nodes run the version asked for"),
+        ("v1.36.4", {"v1_36_4": 3}, "Running", "UpToDate", "control plane and nodes run the requested version"),
     ],
 )
 def test_an_upgrade_is_told(runs: str, nodes: dict[str, int], phase: str, reason: str, message: str) -> None:

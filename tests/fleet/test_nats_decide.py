@@ -89,16 +89,20 @@ def test_there_and_back(type_: str) -> None:
         (
             event(worker="w2").subject,
             encode_event(event(), NOW),
-            f"its envelope says shoal.{HUB}.status.w1.default.a.b",
+            f"the envelope has subject shoal.{HUB}.status.w1.default.a.b",
         ),
-        (event(hub="other").subject, encode_event(event(), NOW), "its envelope says"),
-        (event(PUT).subject, encode_event(event(STATUS), NOW), "its envelope says"),
-        (event().subject, encode_event(event(data=None), NOW), "it has no data"),
-        (event().subject, encode_event(event(data=["status"]), NOW), "it has no data"),
-        (event().subject, encode_event(event("dev.else"), NOW), "it is a CloudEvent 1.0 of the unknown type dev.else"),
-        (event().subject, b"[]", "it is no CloudEvent of Shoal"),
-        (event().subject, b"{", "it is no CloudEvent of Shoal"),
-        (event().subject, b'{"subject": 1}', "it is no CloudEvent of Shoal"),
+        (event(hub="other").subject, encode_event(event(), NOW), "the envelope has subject"),
+        (event(PUT).subject, encode_event(event(STATUS), NOW), "the envelope has subject"),
+        (event().subject, encode_event(event(data=None), NOW), "the event has no data"),
+        (event().subject, encode_event(event(data=["status"]), NOW), "the event has no data"),
+        (
+            event().subject,
+            encode_event(event("dev.else"), NOW),
+            "unsupported CloudEvent: specversion 1.0, type dev.else",
+        ),
+        (event().subject, b"[]", "not a CloudEvent of Shoal"),
+        (event().subject, b"{", "not a CloudEvent of Shoal"),
+        (event().subject, b'{"subject": 1}', "not a CloudEvent of Shoal"),
     ],
 )
 def test_what_is_not_believed(under: str, text: bytes, why: str) -> None:
@@ -192,15 +196,15 @@ def said(type_: str, revision: int = 9, worker: str = "w1", epoch: int = 3, uid:
 @pytest.mark.parametrize(
     ("heard", "live", "why"),
     [
-        (said(STATUS), None, "there is no such ManagedCluster"),
-        (said(STATUS, worker="w2"), managed(9), "it is not assigned to this worker"),
-        (said(DELETED_ACK, worker="w2"), managed(9, deleting=True), "it is not assigned to this worker"),
-        (said(STATUS, uid="other"), managed(9), "it is about an earlier one, or an earlier time with this worker"),
-        (said(STATUS, epoch=2), managed(9), "it is about an earlier one, or an earlier time with this worker"),
-        (said(DELETED_ACK, epoch=2), managed(9, deleting=True), "it is about an earlier one, or an earlier time"),
-        (said(STATUS, 8), managed(9), "it answers revision 8, and there is 9 now"),
-        (said(DELETED_ACK), managed(9), "it is not being deleted"),
-        (said(PUT), managed(9), "a worker does not say dev.shoal.managedcluster.put"),
+        (said(STATUS), None, "ManagedCluster not found"),
+        (said(STATUS, worker="w2"), managed(9), "ManagedCluster is not assigned to this worker"),
+        (said(DELETED_ACK, worker="w2"), managed(9, deleting=True), "ManagedCluster is not assigned to this worker"),
+        (said(STATUS, uid="other"), managed(9), "the report is for an earlier uid or epoch of the ManagedCluster"),
+        (said(STATUS, epoch=2), managed(9), "the report is for an earlier uid or epoch of the ManagedCluster"),
+        (said(DELETED_ACK, epoch=2), managed(9, deleting=True), "the report is for an earlier uid or epoch"),
+        (said(STATUS, 8), managed(9), "the report is for revision 8, the current one is 9"),
+        (said(DELETED_ACK), managed(9), "ManagedCluster is not being deleted"),
+        (said(PUT), managed(9), "unexpected event type dev.shoal.managedcluster.put from a worker"),
     ],
 )
 def test_what_changes_nothing(heard: BusEvent, live: Object | None, why: str) -> None:
@@ -236,7 +240,7 @@ def test_what_is_no_bus(given: str, tmp_path: Path) -> None:
     for command in (hub, worker):
         run = CliRunner().invoke(command, ["--bus", given, "--data-dir", str(tmp_path / "data")])
         assert run.exit_code == 2
-        assert "--bus: give watch, or URLs of NATS servers such as nats://10.0.0.1:4222" in run.output
+        assert "--bus must be watch, or URLs of NATS servers such as nats://10.0.0.1:4222" in run.output
     assert not (tmp_path / "data").exists()
 
 
@@ -249,7 +253,7 @@ def test_credentials(tmp_path: Path) -> None:
     assert token == b"abc"
     assert key.private_bytes_raw() == Ed25519PrivateKey.from_private_bytes(seed).private_bytes_raw()
     file.write_text("nothing")
-    with pytest.raises(BusError, match=f"^{file} is no NATS credentials file$"):
+    with pytest.raises(BusError, match=f"^{file} is not a NATS credentials file$"):
         read_credentials(file)
     run = CliRunner().invoke(hub, ["--bus-creds", str(file)])
-    assert "--bus-creds goes with --bus nats://HOST:PORT" in run.output
+    assert "--bus-creds requires --bus nats://HOST:PORT" in run.output

@@ -37,7 +37,7 @@ def worker(**metadata: Any) -> Object:
         (worker(namespace="default"), False, 1.0, ALLOWED, ScaleDownDecision()),
         (worker(deletionTimestamp="x"), False, 1.0, ALLOWED, ScaleDownDecision()),
         (worker(), False, 1.0, AutoWorkerSettings(), ScaleDownDecision()),
-        (worker(), False, 1.0, AutoWorkerSettings(settings_error="max is no number"), ScaleDownDecision()),
+        (worker(), False, 1.0, AutoWorkerSettings(settings_error="max is not a number"), ScaleDownDecision()),
     ],
 )
 def test_decide(
@@ -58,6 +58,6 @@ def test_the_setting(data: dict[str, str], seconds: float | None) -> None:
 @pytest.mark.parametrize("text", ["", "0", "soon", "-1m", "10"])
 def test_a_setting_that_is_none(text: str) -> None:
     found = parse_auto_worker_settings({"data": {"max": "1", "emptyFor": text}})
-    said = f"emptyFor is no duration such as 10m, and not never: {text!r}"
+    said = f"emptyFor is neither a duration such as 10m nor never: {text!r}"
     assert found.settings_error == f"ConfigMap shoal-system/auto-workers: {said}"
     assert (found.max_workers, found.empty_seconds) == (0, None)

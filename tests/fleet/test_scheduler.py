@@ -204,7 +204,7 @@ async def test_a_worker_is_asked_for_where_that_is_allowed(tmp_path: Path) -> No
         async def one_is_bound() -> bool:
             found = [await made.get(each) for each in ("first", "second")]
             waiting = [why(obj)[2] for obj in found if not bound(obj)]
-            limit = "auto-creation has reached its limit of 1"
+            limit = "the limit of 1 auto-created workers is reached"
             return len(waiting) == 1 and limit in waiting[0]
 
         await eventually(one_is_bound)

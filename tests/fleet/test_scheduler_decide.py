@@ -29,7 +29,7 @@ NOW = "2026-11-15T12:00:00Z"
 
 ROOMY = Candidate("w", capacity=2)
 TAINTED = replace(ROOMY, taints=(("team", "a", "NoSchedule"),))
-NOT_TOLERATED = "has the taint team=a:NoSchedule that is not tolerated"
+NOT_TOLERATED = "has untolerated taint team=a:NoSchedule"
 LIMITED = replace(ROOMY, allocatable=(("cpu", 8000), ("nodes", 3)))
 
 
@@ -272,7 +272,7 @@ def test_a_binding_is_one_status() -> None:
                 "type": "Scheduled",
                 "status": "True",
                 "reason": "Bound",
-                "message": "given to worker w",
+                "message": "assigned to worker w",
                 "observedGeneration": 1,
                 "lastTransitionTime": NOW,
             }
@@ -354,7 +354,7 @@ def test_a_worker_is_made_for_what_is_asked() -> None:
     spec = found.worker["spec"]
     assert (spec["infrastructure"], spec["capacity"], spec["location"]) == ("process", 5, "north")
     assert found.unschedulable == Unschedulable(
-        "WaitingForWorker", f"waits for worker {name}, which is being started; {FULL.message}"
+        "WaitingForWorker", f"waiting for worker {name}, which is starting; {FULL.message}"
     )
     made = candidate_of(found.worker)
     assert run_filters(NORTH, replace(made, is_ready=True)) is None
@@ -363,7 +363,7 @@ def test_a_worker_is_made_for_what_is_asked() -> None:
     assert again.worker is None, "one at a time"
     assert again.unschedulable == found.unschedulable
     stuck = decide_scale_up(NORTH, FULL, [replace(made, supervisor_error="no disk")], ALLOWED)
-    assert stuck.unschedulable.message == f"waits for worker {name}, which does not run: no disk; {FULL.message}"
+    assert stuck.unschedulable.message == f"waiting for worker {name}, which is not running: no disk; {FULL.message}"
     full = decide_scale_up(NORTH, FULL, [ROOMY, replace(made, is_ready=True)], ALLOWED)
     assert full.worker is not None
     assert full.worker["metadata"]["name"] == name.removesuffix("1") + "2"
@@ -372,7 +372,7 @@ def test_a_worker_is_made_for_what_is_asked() -> None:
     two = [replace(made, is_ready=True), replace(made, is_ready=True, name="auto-x-1")]
     limit = decide_scale_up(NORTH, FULL, two, ALLOWED)
     assert limit.worker is None
-    said = f"{FULL.message}; auto-creation has reached its limit of 2"
+    said = f"{FULL.message}; the limit of 2 auto-created workers is reached"
     assert limit.unschedulable == Unschedulable(FULL.reason, said)
 
 
@@ -394,7 +394,8 @@ def test_a_setting_that_is_no_number_is_said() -> None:
     found = decide_scale_up(NORTH, FULL, [], parse_auto_worker_settings({"data": {"max": "many"}}))
     assert found.worker is None
     assert (
-        found.unschedulable.message == f"{FULL.message}; ConfigMap shoal-system/auto-workers: max is no number: 'many'"
+        found.unschedulable.message
+        == f"{FULL.message}; ConfigMap shoal-system/auto-workers: max is not a number: 'many'"
     )
     assert parse_auto_worker_settings({"data": {"max": "1", "capacity": "0"}}).settings_error.endswith(
         "capacity is 0: such a Worker takes no clusters"

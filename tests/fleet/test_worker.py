@@ -109,7 +109,7 @@ async def test_a_managed_cluster_runs(tmp_path: Path) -> None:
         await made.create("east", nodes=3, version="v1.36.4")
         found = await made.until("east", lambda obj: condition(obj, "Ready"))
         assert phase(found) == "Provisioning"
-        assert condition(found, "Ready")["message"] == "its control plane is being provisioned"
+        assert condition(found, "Ready")["message"] == "the control plane is being provisioned"
         assert await gone(made.hub, SECRETS, "east-kubeconfig")
         await provision(own, "east")
         found = await made.until("east", lambda obj: phase(obj) == "Running")

@@ -313,5 +313,5 @@ def test_the_kubeconfig_names_the_hub() -> None:
 
 @pytest.mark.parametrize("data", [None, {}, {"value": "%%"}, {"value": ""}, {"value": "dXNlcnM6IFtd"}])
 def test_a_broken_kubeconfig_is_said_without_its_content(data: Object | None) -> None:
-    with pytest.raises(ValueError, match=r"^Secret s holds no kubeconfig with one user$"):
+    with pytest.raises(ValueError, match=r"^Secret s has no kubeconfig with exactly one user$"):
         hub_kubeconfig({"metadata": {"name": "s"}, "data": data}, "east", "https://hub", "CA")

@@ -118,7 +118,7 @@ async def test_join_tokens_that_expired_or_were_used(tmp_path: Path) -> None:
             await join("late", expired)
         token = await create_token(admin, time.time(), 3600)
         await join("first", token)
-        with pytest.raises(JoinError, match=f"join token {token[:6]} was used already, by worker first"):
+        with pytest.raises(JoinError, match=f"join token {token[:6]} was already used by worker first"):
             await join("second", token)
         for name in ("late", "second"):
             assert await gone(admin, WORKERS, name, SYSTEM)

@@ -149,7 +149,7 @@ async def a_worker_deleted_while_it_hosts(fleet: Fleet, where: dict[str, str]) -
 
     async def says_so() -> bool:
         told = condition(await fleet.hub.get(WORKERS, leaving, SYSTEM), "Deleting")
-        said = f"{len(theirs)} ManagedClusters it hosts must be"
+        said = f"{len(theirs)} ManagedClusters must be"
         return told.get("reason") == "HostsManagedClusters" and told["message"].startswith(said)
 
     await eventually(says_so)

@@ -14,9 +14,9 @@ from shoal.fleet.resources import MANAGED_CLUSTERS, WORKERS
 from shoal.kinds.fleet import infrav1
 from shoal.telemetry.metrics import Metric, MetricFunc, render_text
 
-MANAGED_CLUSTER_COUNT = MetricFunc("shoal_managed_clusters", "ManagedClusters of the hub.", ("phase",))
-WORKER_COUNT = MetricFunc("shoal_workers", "Workers of the hub.", ("phase",))
-WORKER_SLOTS = MetricFunc("shoal_worker_slots", "Clusters that Workers can host.", ("state",))
+MANAGED_CLUSTER_COUNT = MetricFunc("shoal_managed_clusters", "ManagedClusters by phase.", ("phase",))
+WORKER_COUNT = MetricFunc("shoal_workers", "Workers by phase.", ("phase",))
+WORKER_SLOTS = MetricFunc("shoal_worker_slots", "Slots for hosted clusters on Workers, by state.", ("state",))
 _METRICS: tuple[Metric, ...] = (MANAGED_CLUSTER_COUNT, WORKER_COUNT, WORKER_SLOTS)
 Series = Iterable[tuple[str, Mapping[str, str], float]]
 

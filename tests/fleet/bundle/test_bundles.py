@@ -248,7 +248,7 @@ async def test_a_cluster_that_does_not_answer_is_unknown_and_keeps_what_it_has(m
         before = await made.installed("far", inside)
         made.link.cut.add("east")
         worker = await made.says("far", "ClusterUnreachable")
-        message = "the API of its cluster does not answer; what runs there may run on"
+        message = "the API server of the cluster does not answer; its pods may still run"
         assert said(worker) == ("Unknown", "ClusterUnreachable", message)
         assert worker["status"]["bundle"] == before["status"]["bundle"]
         await inside.get(DEPLOYMENTS, "shoal-worker-far", NAMESPACE)
@@ -276,7 +276,7 @@ async def test_a_cluster_is_of_one_worker(made: Place) -> None:
         await made.installed("far", inside)
         await made.worker("second", "east")
         worker = await made.says("second", "ClusterTaken")
-        assert said(worker)[2] == "Namespace shoal-system is of the bundle of worker far"
+        assert said(worker)[2] == "Namespace shoal-system belongs to the bundle of worker far"
         await made.says("far", "Applied")
 
 
@@ -303,12 +303,12 @@ async def test_what_is_refused_is_named(made: Place) -> None:
         assert near[0] == "False"
         assert "--advertise-address" in near[2]
         await made.hub.merge_patch(WORKERS, "lost", {"spec": {"hubAddress": HUB}}, NAMESPACE)
-        assert said(await made.says("lost", "NoKubeconfig"))[2] == "Secret shoal-system/nowhere-admin is not there"
+        assert said(await made.says("lost", "NoKubeconfig"))[2] == "Secret shoal-system/nowhere-admin not found"
         wrong = await made.says("wrong", "InvalidKubeconfig")
-        assert said(wrong)[2].startswith("key 'value' of Secret shoal-system/wrong-admin is no kubeconfig")
+        assert said(wrong)[2].startswith("key 'value' of Secret shoal-system/wrong-admin is not a usable kubeconfig")
         assert "hush" not in str(wrong)
         process = said(await made.says("process", "InfrastructureChanged"))
-        assert process[2] == "spec.kubeconfigSecretRef is for a Worker with infrastructure: kind"
+        assert process[2] == "spec.kubeconfigSecretRef requires infrastructure: kind"
         await made.secret("nowhere-admin", "{}")
         await made.says("lost", "InvalidKubeconfig")
 
@@ -321,7 +321,7 @@ async def test_a_kubeconfig_that_its_cluster_does_not_accept(made: Place) -> Non
     await made.worker("far", "east")
     async with made.bundles():
         worker = await made.says("far", "AccessRefused")
-        assert said(worker)[2].startswith("its cluster refuses the kubeconfig: ")
+        assert said(worker)[2].startswith("the cluster rejects the kubeconfig: ")
         await made.hub.merge_patch(SECRETS, "east-admin", {"stringData": {"value": kubeconfig("east")}}, NAMESPACE)
         await made.says("far", "WorkerNotAvailable")
 
@@ -364,7 +364,7 @@ async def test_a_kubeconfig_that_may_not_list_is_told_which_kinds(made: Place) -
     await made.worker("far", "east")
     async with made.bundles():
         worker = await made.says("far", "AccessRefused")
-        assert said(worker)[2].startswith("it could not be listed in its cluster: ServiceAccount, NetworkPolicy, ")
+        assert said(worker)[2].startswith("cannot list in the cluster: ServiceAccount, NetworkPolicy, ")
         assert token not in str(worker)
         assert await made.world.is_gone(inside, BUNDLE_RESOURCES["Namespace"], NAMESPACE)
 

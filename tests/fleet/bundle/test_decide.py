@@ -257,13 +257,13 @@ def test_standing(bundle_: Object, settled: bool) -> None:
 @pytest.mark.parametrize(
     ("status", "why"),
     [
-        ({}, "its last change was not acted on yet"),
-        ({"observedGeneration": 3}, "its pod is not available yet"),
-        ({"observedGeneration": 3, "replicas": 1, "updatedReplicas": 1}, "its pod is not available yet"),
+        ({}, "last change is not observed yet"),
+        ({"observedGeneration": 3}, "pod is not available yet"),
+        ({"observedGeneration": 3, "replicas": 1, "updatedReplicas": 1}, "pod is not available yet"),
         ({"observedGeneration": 3, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1}, ""),
         (
             {"observedGeneration": 2, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1},
-            "its last change was not acted on yet",
+            "last change is not observed yet",
         ),
         (
             {

@@ -154,7 +154,7 @@ def test_what_is_of_others_stays_and_a_cluster_that_does_not_answer_holds_its_wo
     root.delete(f"{SECRETS}/kept-admin").ok()
     root.delete(f"{WORKERS}/kept").ok()
     found = says(root, "kept", "RemovalFailed")
-    why = "the bundle cannot be taken out of its cluster: Secret shoal-system/kept-admin is not there; "
+    why = "cannot delete the bundle from the cluster: Secret shoal-system/kept-admin not found; "
     assert said(found)[2].startswith(why)
     assert inside.get(f"{INSIDE}kept").status == 200
     root.post(SECRETS, secret(inside, "kept-admin")).ok()

@@ -78,7 +78,7 @@ async def test_a_kind_cluster_of_somebody_else_is_left_alone(made: Place) -> Non
     await made.worker("far")
     async with made.bundles():
         worker = await made.says("far", "ClusterTaken")
-        assert said(worker)[2] == "KINDCluster shoal-system/far is somebody else's"
+        assert said(worker)[2] == "KINDCluster shoal-system/far is not owned by this Worker"
         await made.hub.delete(WORKERS, "far", NAMESPACE)
         await made.gone(made.hub, WORKERS, "far")
         assert not await made.world.is_gone(made.hub, KIND_CLUSTERS, "far", NAMESPACE)

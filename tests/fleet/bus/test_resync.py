@@ -180,7 +180,7 @@ async def test_another_store_behind_the_address_gets_nothing_deleted(
             told = await eventually(said)
             pin = await worker.own.get(CONFIG_MAPS, "hub", SYSTEM)
             assert (told["status"], told["reason"]) == ("False", "AnotherHub")
-            assert told["message"].startswith(f"it belongs to the hub {pin['data']['id']}: nothing is deleted")
+            assert told["message"].startswith(f"worker belongs to hub {pin['data']['id']} and deletes nothing")
             await eventually(lambda: there(worker.own, MANAGED_CLUSTERS, "fresh"))
             assert worker.bus.latest(("default", "west")) is None
             copies = {copy["metadata"]["name"]: copy for copy in await worker.copies()}

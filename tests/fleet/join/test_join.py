@@ -112,7 +112,7 @@ async def test_with_a_token(hub: Server, admin: Client, tmp_path: Path) -> None:
     again = await ensure_membership(home, "plain", given(hub, token), "store", CLOCK)
     assert again.certificate == member.certificate
     error = await refused(tmp_path / "second", "second", given(hub, token))
-    assert str(error) == f"the hub refused worker second: join token {token[:6]} was used already, by worker plain"
+    assert str(error) == f"the hub refused worker second: join token {token[:6]} was already used by worker plain"
     assert (error.exit_code, error.hint) == (4, "make a token at the hub: shoal join-token create")
     assert list((tmp_path / "second").iterdir()) == []
 
@@ -169,14 +169,14 @@ async def test_a_name_that_another_store_has(hub: Server, admin: Client, kubecon
         "spec": {},
     }
     await admin.create(WORKERS, worker, "shoal-system")
-    told = "the hub refused worker taken: the name taken belongs to another worker's store"
+    told = "the hub refused worker taken: the name taken is taken by a worker with another store"
     for way in (given(hub, await create_token(admin, time.time(), HOUR, worker="taken")), HubTarget(kubeconfig)):
         error = await refused(tmp_path / "w", "taken", way, "second")
         assert str(error).startswith(told)
         assert error.exit_code == 4
     nameless = given(hub, await create_token(admin, time.time(), HOUR))
     error = await refused(tmp_path / "w", "taken", nameless, "first")
-    assert "make a token with --name taken" in str(error)
+    assert "create a token with --name taken" in str(error)
     await works(await ensure_membership(tmp_path / "w", "taken", HubTarget(kubeconfig), "first", CLOCK))
 
 
@@ -324,7 +324,7 @@ async def test_a_worker_gets_no_certificate_of_another(hub: Server, kubeconfig: 
     member = await ensure_membership(made(tmp_path / "w"), "honest", HubTarget(kubeconfig), "store", CLOCK)
     client = new_client(member.endpoint, "test")
     try:
-        with pytest.raises(CertificateDenied, match="worker honest may not ask for the certificate of worker other"):
+        with pytest.raises(CertificateDenied, match="worker honest may not request a certificate for worker other"):
             await request_certificate(client, CLOCK, new_key(), "other", "store")
     finally:
         await client.close()

@@ -70,12 +70,12 @@ def test_let_in(given: worker_join.BootstrapToken, there: Object | None, claims:
             "worker w1 was expelled",
         ),
         (token(worker="w2"), None, "join token abcdef is for worker w2, not for w1"),
-        (token(request="r-0", used_by="w0"), None, "join token abcdef was used already, by worker w0"),
-        (token(), worker("store-1"), "there is a worker w1 already; to let it join again, make a token with --name w1"),
-        (token(), worker(), "there is a worker w1 already"),
-        (token(), worker("store-2"), "the name w1 belongs to another worker's store"),
-        (token(worker="w1"), worker("store-2"), "the name w1 belongs to another worker's store"),
-        (token(reusable=True), worker("store-2"), "the name w1 belongs to another worker's store"),
+        (token(request="r-0", used_by="w0"), None, "join token abcdef was already used by worker w0"),
+        (token(), worker("store-1"), "worker w1 already exists; to let it join again, create a token with --name w1"),
+        (token(), worker(), "worker w1 already exists"),
+        (token(), worker("store-2"), "the name w1 is taken by a worker with another store"),
+        (token(worker="w1"), worker("store-2"), "the name w1 is taken by a worker with another store"),
+        (token(reusable=True), worker("store-2"), "the name w1 is taken by a worker with another store"),
     ],
 )
 def test_kept_out(given: worker_join.BootstrapToken | None, there: Object | None, said: str) -> None:
@@ -88,7 +88,7 @@ def test_kept_out(given: worker_join.BootstrapToken | None, there: Object | None
 @pytest.mark.parametrize(
     ("asked", "usages", "said"),
     [
-        (None, USAGES, "the request cannot be read"),
+        (None, USAGES, "cannot decode the certificate request"),
         (CSRSubject("shoal-admin", ("system:workers",)), USAGES, "subject common name is not system:worker:NAME"),
         (CSRSubject("system:worker:", ("system:workers",)), USAGES, "subject common name is not"),
         (CSRSubject("system:worker:A b", ("system:workers",)), USAGES, "subject common name is not"),
@@ -125,7 +125,7 @@ def test_a_worker_renews_its_own_and_nobody_elses() -> None:
     assert verdict is not None
     assert (verdict.type, verdict.message) == (
         "Denied",
-        "worker w2 may not ask for the certificate of worker w1",
+        "worker w2 may not request a certificate for worker w1",
     )
 
 

@@ -75,7 +75,7 @@ def test_a_worker_joins_by_the_command_that_was_printed(hub: Cluster, tmp_path: 
             timeout=HANG,
         )
         assert second.returncode == 4
-        assert f"join token {token[:6]} was used already, by worker far\nhint: make a token" in second.stderr
+        assert f"join token {token[:6]} was already used by worker far\nhint: make a token" in second.stderr
         listed = asked(hub, tmp_path, "list").stdout
         assert "by far" in listed
         assert token not in listed

@@ -70,8 +70,8 @@ async def test_a_drain_moves_one_after_the_other_and_then_the_worker_can_go(tmp_
         await with_clusters(made, "a", "b")
         await made.client.delete(WORKERS, "w1", SYSTEM)
         found = await made.until_worker("w1", lambda obj: condition(obj, "Deleting"))
-        said = "2 ManagedClusters it hosts must be moved (spec.drain: true) or deleted first: default/a, default/b; "
-        assert condition(found, "Deleting")["message"] == said + "it gets no new ones"
+        said = "2 ManagedClusters must be moved (spec.drain: true) or deleted first: default/a, default/b; "
+        assert condition(found, "Deleting")["message"] == said + "no new ones are assigned"
         await made.change("w1", drain=True)
         (asked,) = await settled(made, 1)
         move = asked["status"]["move"]
@@ -79,7 +79,7 @@ async def test_a_drain_moves_one_after_the_other_and_then_the_worker_can_go(tmp_
         assert condition(asked, "Moving")["status"] == "True"
         assert condition(asked, "Ready")["status"] == "True"
         said = (await made.says("w1", "Drained", "Draining"))["message"]
-        assert said == "2 ManagedClusters are left; 1 being sent on"
+        assert said == "2 ManagedClusters are left; 1 being transferred"
         # Both have room for it meanwhile.
         await made.until_worker("w2", lambda obj: obj["status"]["availableCapacity"] == 9)
         await made.until_worker("w1", lambda obj: obj["status"]["availableCapacity"] == 8)
@@ -109,7 +109,7 @@ async def test_a_drained_worker_says_so_and_is_not_used_until_it_is_told_otherwi
             await made.until_on(name, "w2")
             await made.ready(name)
         said = await made.says("w1", "Drained", "Drained")
-        assert (said["status"], said["message"]) == ("True", "none that has to go is left")
+        assert (said["status"], said["message"]) == ("True", "no ManagedCluster left to evict")
         await made.create("new", "w2")
         await made.change("w1", drain=False)
         await made.until_worker("w1", lambda obj: not condition(obj, "Drained"))
@@ -179,7 +179,7 @@ async def test_a_worker_that_does_not_send_it_gets_it_back_writable(tmp_path: Pa
         await made.pass_time(70)
         found = await made.until("a", lambda obj: not names.migration_target(obj))
         said = condition(found, "Moving")
-        assert (said["reason"], said["message"]) == ("TookTooLong", "60 seconds were not enough to send it on")
+        assert (said["reason"], said["message"]) == ("TookTooLong", "the transfer did not finish within 60 seconds")
         await made.until("a", lambda obj: condition(obj, "Movable").get("reason") == "TookTooLong")
         await made.pass_time(70)
         await made.until("a", names.migration_target)

@@ -32,7 +32,7 @@ async def test_a_lost_one_is_moved_with_its_backup_after_lease_skew_and_grace(tm
         before = await made.ready("east")
         await made.lose("w1")
         said = await made.says("w1", "Evacuated", "Waiting")
-        assert said["message"] == "they are moved when nothing has been heard of it for 105 seconds"
+        assert said["message"] == "ManagedClusters are moved after 105 seconds without a heartbeat"
         await made.pass_time(50)
         assert (await made.get("east"))["status"]["assignedWorker"] == "w1"
         await made.pass_time(10)
@@ -45,7 +45,7 @@ async def test_a_lost_one_is_moved_with_its_backup_after_lease_skew_and_grace(tm
         assert {each["type"] for each in status["conditions"]} == {"Scheduled", "Moving"}
         assert "version" not in status
         said = await made.says("w1", "Evacuated", "Moving")
-        assert said["message"] == "0 ManagedClusters are left; 1 moved and not up yet"
+        assert said["message"] == "0 ManagedClusters are left; 1 moved but not ready yet"
         await made.until_worker("w1", lambda obj: obj["status"]["availableCapacity"] == 10)
         await made.until_worker("w2", lambda obj: obj["status"]["availableCapacity"] == 8)
         await made.ready("east")
@@ -189,7 +189,7 @@ async def test_where_too_many_are_lost_nothing_moves_until_somebody_says_so(tmp_
         await made.lose("w1")
         await made.pass_time(120)
         said = await made.says("w1", "Evacuated", "TooManyWorkersLost")
-        assert said["message"].startswith("2 of 3 workers are silent at once: nothing is moved.")
+        assert said["message"].startswith("2 of 3 workers are lost at the same time: nothing is moved.")
         for name in ("east", "west"):
             await made.until(name, lambda obj: condition(obj, "Movable").get("reason") == "TooManyWorkersLost")
         patch = {"metadata": {"annotations": {"shoal.dev/move-lost": "true"}}}

@@ -152,7 +152,7 @@ def test_where_the_data_comes_from(managed: Object, of: Object | None, wanted: A
 
 def test_an_old_backup_says_how_old() -> None:
     found = restore_source_of(cluster(held=HELD, backup=backup(time="2026-11-15T11:30:00Z")), lease(), DEFAULTS)
-    said = "the last backup was 1200 seconds old when worker w1 was last heard; the limit is 600 seconds"
+    said = "the last backup was 1200 seconds old at the last heartbeat of worker w1; the limit is 600 seconds"
     assert found == MigrationObstacle("BackupTooOld", said)
 
 
@@ -316,15 +316,15 @@ STUCK = {f"default/c{number}": MigrationObstacle("NoFreeSlot", "no room") for nu
 @pytest.mark.parametrize(
     ("progress", "status", "reason", "message"),
     [
-        (EvictionProgress(), "True", "Drained", "none that has to go is left"),
+        (EvictionProgress(), "True", "Drained", "no ManagedCluster left to evict"),
         (EvictionProgress(remaining=1), "False", "Draining", "1 ManagedCluster is left"),
         (
             EvictionProgress(3, 1, 1),
             "False",
             "Draining",
-            "3 ManagedClusters are left; 1 being sent on; 1 moved and not up yet",
+            "3 ManagedClusters are left; 1 being transferred; 1 moved but not ready yet",
         ),
-        (EvictionProgress(restoring=1), "False", "Draining", "0 ManagedClusters are left; 1 moved and not up yet"),
+        (EvictionProgress(restoring=1), "False", "Draining", "0 ManagedClusters are left; 1 moved but not ready yet"),
         (
             EvictionProgress(5, obstacles=STUCK),
             "False",
@@ -370,10 +370,12 @@ def test_the_line_stops_where_too_many_are_lost_at_once(lost: int, of: int, stop
     assert not is_evacuation_approved(worker(annotations={"shoal.dev/move-lost": "no"}))
     if found is not None:
         assert found.message == (
-            f"{lost} of {of} workers are silent at once: nothing is moved. If worker w1 is gone for good, annotate it "
-            "with shoal.dev/move-lost=true"
+            f"{lost} of {of} workers are lost at the same time: nothing is moved. If worker w1 is gone for good, "
+            "annotate it with shoal.dev/move-lost=true"
         )
-        assert without_counts(found).message.startswith("too many workers are silent at once: nothing is moved. If")
+        assert without_counts(found).message.startswith(
+            "too many workers are lost at the same time: nothing is moved. If"
+        )
         told = evacuated_status(worker("Unknown", "HeartbeatMissing"), EvictionProgress(2), found, NOW)
         assert told is not None
         assert condition({"status": told}, "Evacuated")["reason"] == "TooManyWorkersLost"
@@ -409,7 +411,7 @@ def test_settings(data: Object | None, wanted: MigrationSettings) -> None:
         ({"grace": "nan"}, "grace is not a number"),
         ({"maxLostShare": "2"}, "maxLostShare is not a number from 0 to 1"),
         ({"maxMoves": "1.5"}, "maxMoves is not a number"),
-        ({"graze": "1"}, "graze is not known; there are skew, grace, maxMoves"),
+        ({"graze": "1"}, "unknown key graze; known keys: skew, grace, maxMoves"),
     ],
 )
 def test_settings_that_are_not_understood(data: Object, said: str) -> None:

@@ -39,7 +39,7 @@ def test_settings(data: Object | None, wanted: RebalanceSettings) -> None:
         ({"threshold": "2"}, "threshold is not a number from 0 to 1: '2'"),
         ({"threshold": "1/0"}, "threshold is not a number"),
         ({"maxMoves": "many"}, "maxMoves is not a number"),
-        ({"moves": "1"}, "moves is not known"),
+        ({"moves": "1"}, "unknown key moves"),
     ],
 )
 def test_settings_that_are_not_understood(data: Object, said: str) -> None:

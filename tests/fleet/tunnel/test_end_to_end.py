@@ -159,7 +159,7 @@ async def test_impersonation_is_the_hosted_clusters_to_allow(fleet: Fleet) -> No
 async def test_exec_is_refused_by_name(fleet: Fleet, protocol: str) -> None:
     await fleet.connect()
     hub = RESTConfig(fleet.hub.url, fleet.tls, "east-admin")
-    with pytest.raises(StatusError, match=f"does not carry an upgrade to {protocol}") as caught:
+    with pytest.raises(StatusError, match=f"do not support an upgrade to {protocol}") as caught:
         await upgrade(hub, "/managedclusters/default/east/api/v1/x/exec", protocol, never)
     assert caught.value.status_code == 501
 
@@ -176,7 +176,7 @@ def never(stream: ByteStream) -> Receiver:
         ("east-admin", "w1", "shoal-tunnel", 401, "Unauthorized"),
         ("bob", "w1", "shoal-tunnel", 403, 'User "bob" cannot create resource "workers/tunnel"'),
         ("w1-token", "w2", "shoal-tunnel", 403, 'in API group "infrastructure.cluster.x-k8s.io" in the namespace'),
-        ("w1-token", "w1", "websocket", 426, "a tunnel takes an upgrade to shoal-tunnel, not websocket"),
+        ("w1-token", "w1", "websocket", 426, "a tunnel requires an upgrade to shoal-tunnel, not websocket"),
         ("w1-token", "W1", "shoal-tunnel", 404, "the server could not find the requested resource"),
     ],
 )

@@ -58,13 +58,13 @@ def test_random_bytes_are_frames_or_refused(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("opening", "said"),
     [
-        (b"\x00" + bytes(8), "a frame of unknown kind 0"),
-        (b"GET / HTT", "a frame of unknown kind 71"),
-        (encode(DATA, 0), "a frame of kind 3 on stream 0"),
-        (encode(PING, 7), "a frame of kind 7 on stream 7"),
+        (b"\x00" + bytes(8), "unknown frame kind 0"),
+        (b"GET / HTT", "unknown frame kind 71"),
+        (encode(DATA, 0), "frame of kind 3 is not allowed on stream 0"),
+        (encode(PING, 7), "frame of kind 7 is not allowed on stream 7"),
         (
             encode(DATA, 1, bytes(MAX_PAYLOAD + 1))[:9],
-            f"a frame of {MAX_PAYLOAD + 1} bytes: the limit is {MAX_PAYLOAD}",
+            f"frame of {MAX_PAYLOAD + 1} bytes exceeds the limit of {MAX_PAYLOAD}",
         ),
     ],
 )
@@ -101,7 +101,7 @@ def test_heads_of_any_shape_are_read_or_refused(value: object) -> None:
 
 
 def test_an_answer_of_one_hop_only_is_none() -> None:
-    with pytest.raises(ProtocolError, match="a HEAD that is no answer"):
+    with pytest.raises(ProtocolError, match="invalid response in HEAD frame"):
         decode_head(encode_head(101, "", (), None))
 
 
@@ -137,15 +137,15 @@ def test_credit_is_counted_on_both_sides() -> None:
     incoming.consume(1)
     assert incoming.grant() == INITIAL_CREDIT // 2
     incoming.consume(INITIAL_CREDIT)
-    with pytest.raises(ProtocolError, match="more bytes than credit"):
+    with pytest.raises(ProtocolError, match="more bytes than granted credit"):
         incoming.consume(1)
     out = SendBuffer(1)
-    with pytest.raises(ProtocolError, match="more credit than anybody has"):
+    with pytest.raises(ProtocolError, match="credit exceeds the maximum"):
         out.grant(0xFFFFFFFF)
 
 
 def test_a_window_is_a_number() -> None:
     (frame,) = FrameReader().feed(encode_window(3, 77))
     assert decode_window(frame.payload) == 77
-    with pytest.raises(ProtocolError, match="a WINDOW without a number"):
+    with pytest.raises(ProtocolError, match="invalid credit in WINDOW frame"):
         decode_window(b"123")

@@ -125,8 +125,8 @@ async def test_failures_are_statuses() -> None:
     async with tunnel(Site()) as pair:
         for path, code, said in [
             ("/fail", 403, b'"message":"no"'),
-            ("/bug", 500, b"Internal error occurred: the worker's log has the details"),
-            ("/upgrade", 501, b"connections of hosted clusters cannot be upgraded"),
+            ("/bug", 500, b"Internal error occurred: see the worker's log"),
+            ("/upgrade", 501, b"hosted clusters do not support connection upgrades"),
         ]:
             status, body = await whole(pair.hub, Request("GET", path))
             assert status == code

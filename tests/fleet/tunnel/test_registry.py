@@ -66,9 +66,9 @@ def test_the_path_of_a_tunnel() -> None:
 @pytest.mark.parametrize(
     ("method", "wanted", "code", "said"),
     [
-        ("GET", "", 426, "a tunnel takes an upgrade to shoal-tunnel"),
-        ("GET", "websocket", 426, "a tunnel takes an upgrade to shoal-tunnel, not websocket"),
-        ("POST", "SPDY/3.1", 426, "a tunnel takes an upgrade to shoal-tunnel, not SPDY/3.1"),
+        ("GET", "", 426, "a tunnel requires an upgrade to shoal-tunnel"),
+        ("GET", "websocket", 426, "a tunnel requires an upgrade to shoal-tunnel, not websocket"),
+        ("POST", "SPDY/3.1", 426, "a tunnel requires an upgrade to shoal-tunnel, not SPDY/3.1"),
         ("DELETE", "shoal-tunnel", 405, "the server does not allow this method on the requested resource"),
     ],
 )
@@ -112,9 +112,9 @@ async def test_addresses_that_lead_nowhere() -> None:
 async def test_upgrades_are_refused_by_name(protocol: str) -> None:
     hub = Hub()
     hub.tunnels.register("w1", saying("one"))
-    with pytest.raises(NotImplementedHere, match=f"does not carry an upgrade to {protocol}"):
+    with pytest.raises(NotImplementedHere, match=f"do not support an upgrade to {protocol}"):
         hub.route(Request("POST", EAST, headers={"connection": "Upgrade", "upgrade": protocol}))
-    with pytest.raises(NotImplementedHere, match=f"does not carry an upgrade to {protocol}"):
+    with pytest.raises(NotImplementedHere, match=f"do not support an upgrade to {protocol}"):
         hub.tunnels.handler_for("w1")(Request("POST", EAST, headers={"upgrade": protocol}))
 
 

@@ -67,7 +67,7 @@ async def test_writes_end_with_the_lease_and_reads_go_on(tmp_path: Path) -> None
 
         await eventually(up)
         lose(made, "w1")
-        why = "cluster default.east is read-only: its worker has not reached the hub for 40 s and may have lost it"
+        why = "cluster default.east is read-only: its worker has not reached the hub for 40 s and may no longer own it"
         one = await inside.get(CONFIG_MAPS, "one", "default")
         attempts = [
             inside.create(CONFIG_MAPS, config_map("two"), "default"),
@@ -131,7 +131,7 @@ async def test_who_was_given_to_another_meanwhile_is_never_confirmed(tmp_path: P
 
         async def closed() -> bool:
             error = await refused(inside.create(CONFIG_MAPS, config_map("two"), "default"))
-            return error.message == "cluster default.east is read-only: the hub has given it to worker w9"
+            return error.message == "cluster default.east is read-only: the hub has assigned it to worker w9"
 
         await eventually(closed)
         await asyncio.sleep(0.5)

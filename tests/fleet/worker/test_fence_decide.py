@@ -23,8 +23,8 @@ from shoal.fleet.worker.subscriber.decide import EPOCH_ANNOTATION, UID_ANNOTATIO
 Object = dict[str, Any]
 
 SECONDS = 40.0
-LAPSED = "its worker has not reached the hub for 40 s and may have lost it"
-UNCONFIRMED = "the hub has not confirmed yet that it is still this worker's"
+LAPSED = "its worker has not reached the hub for 40 s and may no longer own it"
+UNCONFIRMED = "the hub has not confirmed yet that this worker still owns it"
 
 
 def copy_of(lost: str = "Move", infrastructure: str = "embedded", note: str = "") -> Object:
@@ -103,9 +103,9 @@ def managed(worker: str = "w1", epoch: int = 1, uid: str = "u", **status: Any) -
 
 def test_whose_it_is() -> None:
     assert ownership_error(managed(), "w1", copy_of()) == ""
-    assert ownership_error(managed(uid="v"), "w1", copy_of()) == "the hub has another one of that name"
+    assert ownership_error(managed(uid="v"), "w1", copy_of()) == "the hub has another ManagedCluster with this name"
     assert ownership_error(managed("w2"), "w1", copy_of()) == "it is not assigned to this worker"
-    assert ownership_error(managed(epoch=2), "w1", copy_of()) == "it was given to this worker anew"
+    assert ownership_error(managed(epoch=2), "w1", copy_of()) == "it was assigned to this worker again"
 
 
 RESTORED: Object = {"conditions": [{"type": "Restored", "status": "True"}]}

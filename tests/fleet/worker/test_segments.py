@@ -99,12 +99,12 @@ def test_what_is_missing() -> None:
         replay_log([], 1, 1, 0)
     with pytest.raises(SegmentMissing, match="the log has no complete base from segment 1 on"):
         replay_log(three()[:1], 1, 1, 0)
-    with pytest.raises(SegmentMissing, match="the log ends at revision 12, and was said to reach 15"):
+    with pytest.raises(SegmentMissing, match="the log ends at revision 12, before the expected revision 15"):
         replay_log(three()[:3], 1, 1, 15)
     with pytest.raises(SegmentMissing, match="no complete base before segment 3"):
         replay_log(three()[2:], 1, 3, 15)
     gap = [*three()[:2], *encode_record(LogRecord(12, 15, {"k": b"v"}), 1, 3)]
-    with pytest.raises(SegmentMissing, match="segment 3 of the log follows revision 12, and before it is 10"):
+    with pytest.raises(SegmentMissing, match="segment 3 of the log follows revision 12, but the previous one is 10"):
         replay_log(gap, 1, 1, 15)
 
 
@@ -116,7 +116,7 @@ def test_what_is_torn(number: int) -> None:
             replay_log([*whole[: number - 1], broken, *whole[number:]], 1, 1, 15)
     for swapped in range(4):
         if swapped != number - 1:
-            with pytest.raises(LogCorrupted, match="says that it is"):
+            with pytest.raises(LogCorrupted, match="is labelled segment"):
                 replay_log([*whole[: number - 1], whole[swapped], *whole[number:]], 1, 1, 15)
     with pytest.raises(LogCorrupted, match="of epoch 1"):
         replay_log(whole, 2, 1, 15)
@@ -245,28 +245,28 @@ def test_what_is_another_s_where_it_is_restored() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("core/secrets/root/default/s", stored("v1", "Secret", "s"), "is not of this cluster"),
-        ("core/pods/default.west/default/p", stored("v1", "Pod", "p"), "is not of this cluster"),
-        (LOGICAL + "2", stored("c/v1", "LogicalCluster", "default.east2", ""), "is not of this cluster"),
-        ("core/pods", b"{}", "is no object"),
-        ("core", b"{}", "is no object"),
-        ("core/pods/root/default/p", b"-", "is no object"),
-        (POD, b"", "is no object"),
-        (POD, b"[]", "is no object"),
-        (POD, b'{"apiVersion":"v1"', "is no object"),
-        (POD, stored("v1", "Pod", "other"), "is no object"),
-        (POD, stored("v1", "Pod", "p", "other"), "is no object"),
-        (POD, stored("v1", "Pod", "p", resourceVersion="7"), "is no object"),
+        ("core/secrets/root/default/s", stored("v1", "Secret", "s"), "does not belong to this cluster"),
+        ("core/pods/default.west/default/p", stored("v1", "Pod", "p"), "does not belong to this cluster"),
+        (LOGICAL + "2", stored("c/v1", "LogicalCluster", "default.east2", ""), "does not belong to this cluster"),
+        ("core/pods", b"{}", "has an invalid entry"),
+        ("core", b"{}", "has an invalid entry"),
+        ("core/pods/root/default/p", b"-", "has an invalid entry"),
+        (POD, b"", "has an invalid entry"),
+        (POD, b"[]", "has an invalid entry"),
+        (POD, b'{"apiVersion":"v1"', "has an invalid entry"),
+        (POD, stored("v1", "Pod", "other"), "has an invalid entry"),
+        (POD, stored("v1", "Pod", "p", "other"), "has an invalid entry"),
+        (POD, stored("v1", "Pod", "p", resourceVersion="7"), "has an invalid entry"),
         (
             POD,
             b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"default","uid":"u"}}',
-            "is no object",
+            "has an invalid entry",
         ),
-        (POD, b'{"apiVersion":"v1","kind":"Pod","metadata":{}}', "is no object"),
+        (POD, b'{"apiVersion":"v1","kind":"Pod","metadata":{}}', "has an invalid entry"),
         (
             POD,
             b'{"apiVersion":"v1","kind":"Pod","metadata": {"name":"p","namespace":"default","uid":"u"}}',
-            "is no object",
+            "has an invalid entry",
         ),
     ],
 )

@@ -181,9 +181,7 @@ def test_it_is_started_again_after_a_growing_pause() -> None:
     )
     waits = decide(worker(MINE), PLACE, failed, None, 1000.25)
     assert (waits.action, waits.requeue_after) == ("", 0.75)
-    assert waits.condition == SupervisedCondition(
-        "False", "ProcessExited", "exit code 1: error: no; it is started again"
-    )
+    assert waits.condition == SupervisedCondition("False", "ProcessExited", "exit code 1: error: no; restarting")
     assert decide(worker(MINE), PLACE, failed, None, 1001.0).action == START
     assert failures_after(3, STABLE_SECONDS - 1) == 4
     assert failures_after(3, STABLE_SECONDS) == 1

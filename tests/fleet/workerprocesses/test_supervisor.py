@@ -107,7 +107,7 @@ async def test_one_that_ends_is_started_again_and_says_why(tmp_path: Path) -> No
         place.here["one"] = replace(place.here["one"], changed_at=SystemClock().monotonic())
         place.die("one", failures=1)
         found = await said(hub, "one", "ProcessExited")
-        assert condition(found, "Supervised")["message"] == "exit code 3: error: no; it is started again"
+        assert condition(found, "Supervised")["message"] == "exit code 3: error: no; restarting"
         assert [error["reason"] for error in found["status"]["errors"]] == ["ProcessExited"]
         await said(hub, "one", "ProcessRunning")
         assert place.did == [("start", "one"), ("start", "one")]
@@ -180,7 +180,7 @@ async def test_a_hub_that_is_gone_for_good_is_found_out(tmp_path: Path) -> None:
                 await said(hub, "fresh", "ProcessRunning")
                 found = await said(hub, "joined", "SupervisorSilent")
                 assert clock.now() - began >= names.LEASE_GRACE_SECONDS
-                wanted = "the hub that runs it is silent (shoal.dev/supervisor: gone); its data is there"
+                wanted = "no heartbeat from the hub that runs it and has its data (shoal.dev/supervisor: gone)"
                 assert condition(found, "Supervised")["message"] == wanted
                 assert place.did == [("start", "fresh")]
                 await hub.delete(WORKERS, "joined", SYSTEM)

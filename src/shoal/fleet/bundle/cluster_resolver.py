@@ -57,14 +57,16 @@ class ClusterResolver:
             return await self._client.get(SECRETS, name, namespace), key
         except NotFound:
             raise BundleBlocked(
-                BundleCondition("False", "NoKubeconfig", f"Secret {namespace}/{name} is not there")
+                BundleCondition("False", "NoKubeconfig", f"Secret {namespace}/{name} not found")
             ) from None
 
     async def _kind_kubeconfig_secret(self, worker: Object) -> tuple[Object, str]:
         cluster = await self._get_kind_cluster(worker) or await self._create_kind_cluster(worker)
         if not decide.has_owner(cluster, worker):
             name = f"{NAMESPACE}/{cluster['metadata']['name']}"
-            raise BundleBlocked(BundleCondition("False", "ClusterTaken", f"KINDCluster {name} is somebody else's"))
+            raise BundleBlocked(
+                BundleCondition("False", "ClusterTaken", f"KINDCluster {name} is not owned by this Worker")
+            )
         try:
             secret, key = await self._kubeconfig_secret(worker)
         except BundleBlocked:
@@ -81,7 +83,7 @@ class ClusterResolver:
 
     async def _create_kind_cluster(self, worker: Object) -> Object:
         if infrav1.is_deleting(worker):
-            raise BundleBlocked(BundleCondition("False", "ClusterNotReady", "it has no KINDCluster any more"))
+            raise BundleBlocked(BundleCondition("False", "ClusterNotReady", "its KINDCluster no longer exists"))
         try:
             return await self._client.create(KIND_CLUSTERS, decide.kind_cluster(worker), NAMESPACE)
         except AlreadyExists:
@@ -92,17 +94,17 @@ class ClusterResolver:
             kube_system = await cluster.get("Namespace", "kube-system")
         except (Unauthorized, Forbidden) as error:
             raise BundleBlocked(
-                BundleCondition("False", "AccessRefused", f"its cluster refuses the kubeconfig: {error}")
+                BundleCondition("False", "AccessRefused", f"the cluster rejects the kubeconfig: {error}")
             ) from None
         except StatusError as error:
-            raise Unreachable(f"its cluster answers {error.status_code}") from None
+            raise Unreachable(f"the cluster responded with HTTP status {error.status_code}") from None
         cluster_id = str(kube_system["metadata"]["uid"]) if kube_system is not None else ""
         expected_id = decide.bundle_of(worker).get("cluster") or cluster_id
         # A lost kind cluster is created again by its provider and then has another id.
         if expected_id != cluster_id and not decide.needs_kind_cluster(worker):
-            message = "its kubeconfig leads to another cluster than the one that has its bundle"
+            message = "the kubeconfig points to another cluster than the one with the bundle"
             raise BundleBlocked(
-                BundleCondition("False", "AnotherCluster", f"{message}: set it back, or delete the Worker first")
+                BundleCondition("False", "AnotherCluster", f"{message}: restore it, or delete the Worker first")
             )
         return cluster_id
 

@@ -55,9 +55,9 @@ REMOVAL_POLL_SECONDS = 1.0
 CLUSTER_TIMEOUT_SECONDS = 30.0
 """Timeout of all requests of one reconcile to a cluster."""
 MAX_STATUS_ATTEMPTS = 5
-FINALIZER_HINT = f"take off the finalizer {decide.FINALIZER}"
+FINALIZER_HINT = f"remove the finalizer {decide.FINALIZER}"
 CLUSTER_UNREACHABLE = BundleCondition(
-    "Unknown", "ClusterUnreachable", "the API of its cluster does not answer; what runs there may run on"
+    "Unknown", "ClusterUnreachable", "the API server of the cluster does not answer; its pods may still run"
 )
 
 
@@ -184,11 +184,11 @@ class BundleReconciler:
         bundle_diff = decide.diff_bundle(desired, cluster_client.bundle_objects, self._release.version)
         for obj, difference in bundle_diff.apply:
             log.info(
-                "worker %s: %s is applied%s", name, _display_name(obj), f": {difference} differed" if difference else ""
+                "worker %s: applying %s%s", name, _display_name(obj), f": {difference} differs" if difference else ""
             )
             await _apply_or_raise(obj, cluster_client.apply(obj))
         for obj in bundle_diff.prune:
-            log.info("worker %s: %s is pruned", name, _display_name(obj))
+            log.info("worker %s: pruning %s", name, _display_name(obj))
             await _apply_or_raise(obj, cluster_client.delete(obj))
         if bundle_diff.deleting:
             raise BundleBlocked(
@@ -226,7 +226,9 @@ class BundleReconciler:
         name = worker["metadata"]["name"]
         remaining = await self._remove_bundle(worker) or await self._clusters.delete_kind_cluster(worker)
         if remaining:
-            await self._update_status(worker, BundleCondition("False", "Removing", f"{remaining} is going"))
+            await self._update_status(
+                worker, BundleCondition("False", "Removing", f"waiting for {remaining} to be deleted")
+            )
             return REMOVAL_POLL_SECONDS
         await self._tokens.revoke(name)
         await self._clusters.clusters.drop(name)
@@ -249,7 +251,7 @@ class BundleReconciler:
             if isinstance(error, Unreachable | TimeoutError):
                 raise
             message = (
-                f"the bundle cannot be taken out of its cluster: {error}; if that is gone for good, {FINALIZER_HINT}"
+                f"cannot delete the bundle from the cluster: {error}; if the cluster is gone for good, {FINALIZER_HINT}"
             )
             raise BundleBlocked(BundleCondition("False", "RemovalFailed", message)) from None
 
@@ -274,7 +276,7 @@ class BundleReconciler:
                 return await self._client.update(WORKERS, {**worker, "status": status}, "status")
             except Conflict:
                 worker = await self._client.get(WORKERS, worker["metadata"]["name"], worker["metadata"]["namespace"])
-        raise RequeueError("the Worker changes too quickly")
+        raise RequeueError("too many conflicts while updating the Worker status")
 
     def _now(self) -> str:
         return rfc3339(self._clock.now())
@@ -286,7 +288,7 @@ async def _apply_or_raise(obj: Object, operation: Awaitable[None]) -> None:
     except StatusError as error:
         reason = "AccessRefused" if isinstance(error, Unauthorized | Forbidden) else "ApplyFailed"
         # An error about a Secret may quote its content.
-        words = f"refused with {error.status_code}" if obj["kind"] == "Secret" else str(error)
+        words = f"rejected with HTTP status {error.status_code}" if obj["kind"] == "Secret" else str(error)
         raise BundleBlocked(BundleCondition("False", reason, f"{_display_name(obj)}: {words}")) from None
 
 

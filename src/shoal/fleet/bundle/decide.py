@@ -94,17 +94,17 @@ def has_finalizer(worker: Object) -> bool:
 def reject_reason(worker: Object) -> BundleCondition | None:
     """Returns why nothing is done for the Worker, whatever its cluster contains."""
     if worker["metadata"].get("namespace") != infrav1.NAMESPACE:
-        return BundleCondition("False", "WrongNamespace", f"Workers are in the namespace {infrav1.NAMESPACE}")
+        return BundleCondition("False", "WrongNamespace", f"Workers must be in the namespace {infrav1.NAMESPACE}")
     if infrav1.spec_of(worker).get("infrastructure") != infrav1.KIND_WORKER:
         if _kubeconfig_ref(worker) is not None and not has_finalizer(worker):
-            message = "spec.kubeconfigSecretRef is for a Worker with infrastructure: kind"
+            message = "spec.kubeconfigSecretRef requires infrastructure: kind"
         else:
-            message = "it was infrastructure: kind and has a bundle: set it back, or delete the Worker"
+            message = "infrastructure was kind and the Worker has a bundle: set it back to kind, or delete the Worker"
         return BundleCondition("False", "InfrastructureChanged", message)
     unsupported = set(infrav1.spec_of(worker).get("provides") or ()) - SUPPORTED_INFRASTRUCTURES
     if unsupported:
         message = (
-            "a worker in a cluster provides "
+            "a worker in a cluster can provide only "
             f"{', '.join(SUPPORTED_INFRASTRUCTURES)}, not {', '.join(sorted(unsupported))}"
         )
         return BundleCondition("False", "InfrastructureNotProvided", message)
@@ -120,7 +120,7 @@ def hub_unreachable(worker: Object, advertised: str) -> BundleCondition | None:
     """A worker in another cluster cannot reach a hub that advertises a loopback address."""
     if infrav1.spec_of(worker).get("hubAddress") or not _is_loopback(urlsplit(advertised).hostname or ""):
         return None
-    message = f"the hub is at {advertised}, which no other cluster reaches; {HUB_ADDRESS_HINT}"
+    message = f"the hub address {advertised} is not reachable from other clusters; {HUB_ADDRESS_HINT}"
     return BundleCondition("False", "HubNotReachable", message)
 
 
@@ -183,7 +183,7 @@ def _minor(version: str) -> str:
 def cluster_not_ready(cluster: Object) -> BundleCondition:
     """Returns the condition while the kubeconfig of a KINDCluster does not exist yet."""
     ready = get_condition(cluster, "Ready") or {}
-    detail = ready.get("message") or ready.get("reason") or "it was not looked at yet"
+    detail = ready.get("message") or ready.get("reason") or "not reconciled yet"
     name = f"{cluster['metadata']['namespace']}/{cluster['metadata']['name']}"
     return BundleCondition("False", "ClusterNotReady", f"KINDCluster {name}: {detail}")
 
@@ -271,24 +271,24 @@ def owned_by_other(namespace: Object, worker: str) -> BundleCondition | None:
     if other == worker or not is_bundle_namespace(namespace):
         return None
     return BundleCondition(
-        "False", "ClusterTaken", f"Namespace {namespace['metadata']['name']} is of the bundle of worker {other}"
+        "False", "ClusterTaken", f"Namespace {namespace['metadata']['name']} belongs to the bundle of worker {other}"
     )
 
 
 def unavailable_reason(deployment: Object | None) -> str:
     """Returns why the worker does not run yet, as its Deployment reports; empty if it does."""
     if deployment is None:
-        return "it is not there yet"
+        return "does not exist yet"
     status = deployment.get("status") or {}
     if int(status.get("observedGeneration") or 0) < int(deployment["metadata"].get("generation") or 0):
-        return "its last change was not acted on yet"
+        return "last change is not observed yet"
     counts = [int(status.get(field) or 0) for field in ("replicas", "updatedReplicas", "availableReplicas")]
     if counts == [1, 1, 1]:
         return ""
     progress = get_condition(deployment, "Progressing") or {}
     failed = progress.get("status") == "False" or condition_is(deployment, "ReplicaFailure")
     failure = get_condition(deployment, "ReplicaFailure") or progress if failed else {}
-    return str(failure.get("message") or "its pod is not available yet")
+    return str(failure.get("message") or "pod is not available yet")
 
 
 # --- rollout ---

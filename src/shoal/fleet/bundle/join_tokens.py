@@ -41,7 +41,7 @@ class BundleJoinTokens:
 
     def _secrets_of(self, worker: str) -> list[Object]:
         if not self._secrets.has_synced:
-            raise RequeueError("the join tokens have not been listed yet")
+            raise RequeueError("informer of join tokens has not synced yet")
         return [obj for key, obj in self._secrets.objects.items() if self._worker_by_key.get(key) == worker]
 
     async def ensure(self, worker: str) -> str:

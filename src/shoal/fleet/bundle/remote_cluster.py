@@ -74,7 +74,7 @@ class RemoteCluster:
                 for informer in self._informers.values():
                     group.create_task(informer.run())
         except* Exception:
-            log.exception("the views of a cluster ended; they are begun anew")
+            log.exception("informers of a cluster with a bundle failed; restarting them")
 
     @property
     def has_ended(self) -> bool:
@@ -84,10 +84,10 @@ class RemoteCluster:
         """Raises RequeueError until every informer has synced, BundleBlocked if that takes too long."""
         missing = [name for name, view in self._informers.items() if not view.has_synced]
         if missing and self._clock.monotonic() - self._started_at > LIST_TIMEOUT_SECONDS:
-            message = f"it could not be listed in its cluster: {', '.join(missing)}; its kubeconfig must be allowed to"
+            message = f"cannot list in the cluster: {', '.join(missing)}; the kubeconfig needs permission to list them"
             raise BundleBlocked(BundleCondition("False", "AccessRefused", message))
         if missing:
-            raise RequeueError("what is in the cluster has not been listed yet")
+            raise RequeueError("informers of the cluster have not synced yet")
 
     @property
     def bundle_objects(self) -> dict[ObjectId, Object]:
@@ -145,7 +145,7 @@ class RemoteClusters:
         await self.drop(worker)
         where = f"key {key!r} of Secret {secret['metadata']['namespace']}/{secret['metadata']['name']}"
         if not data:
-            raise BundleBlocked(BundleCondition("False", "NoKubeconfig", f"there is no {where}"))
+            raise BundleBlocked(BundleCondition("False", "NoKubeconfig", f"{where} not found"))
         client = _connect_kubeconfig(data, where, self._connect)
         self._clusters[worker] = created = RemoteCluster(client, self._clock, worker, digest, on_change)
         return created
@@ -162,7 +162,7 @@ def _connect_kubeconfig(data: str, where: str, connect: Connect) -> Client:
     except (KubeconfigError, binascii.Error, ValueError, LookupError, TypeError, AttributeError, ssl.SSLError):
         # Without the error text: it may quote the kubeconfig.
         message = (
-            f"{where} is no kubeconfig that can be used: it needs an https server, and a token or a client "
-            "certificate inside it"
+            f"{where} is not a usable kubeconfig: it must have an https server, and an inline token or client "
+            "certificate"
         )
         raise BundleBlocked(BundleCondition("False", "InvalidKubeconfig", message)) from None

@@ -101,13 +101,13 @@ def decode_event(subject: str, text: bytes) -> BusEvent:
             str(envelope.get("time") or ""),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise ValueError("it is no CloudEvent of Shoal") from None
+        raise ValueError("not a CloudEvent of Shoal") from None
     if envelope.get("specversion") != "1.0" or event.type not in (*HUB_TYPES, *WORKER_TYPES):
-        raise ValueError(f"it is a CloudEvent {envelope.get('specversion')} of the unknown type {event.type}")
+        raise ValueError(f"unsupported CloudEvent: specversion {envelope.get('specversion')}, type {event.type}")
     if event.subject != subject:
-        raise ValueError(f"its envelope says {event.subject}")
+        raise ValueError(f"the envelope has subject {event.subject}")
     if event.type in (PUT, DELETED, STATUS) and not isinstance(event.data, dict):
-        raise ValueError("it has no data")
+        raise ValueError("the event has no data")
     return event
 
 

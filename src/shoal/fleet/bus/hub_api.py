@@ -52,7 +52,7 @@ def is_owned_by_predecessor(secret: Object, managed: Object) -> bool:
 
 Object = dict[str, Any]
 
-SECRET_CONFLICT = "Secret {} is there already and is somebody else's; rename or delete it"
+SECRET_CONFLICT = "Secret {} already exists and does not belong to this ManagedCluster; rename or delete it"
 
 
 def status_body(message: BusMessage, status: Object) -> Object:

@@ -142,7 +142,7 @@ class JetStreamSession:
             try:
                 info = await self._jetstream.add_consumer(stream, config)
             except nats.js.errors.NotFoundError:
-                raise BusUnavailable(f"there is no stream {stream}: a hub with --bus makes it") from None
+                raise BusUnavailable(f"stream {stream} not found: a hub with --bus creates it") from None
         return str(info.name), int(info.num_pending or 0)
 
     async def follow(self, stream: str, consumer: str) -> AsyncIterator[DeliveredMessage]:
@@ -170,7 +170,7 @@ class JetStreamSession:
                         break  # The pull request has expired.
                     elif status != "100":
                         raise BusUnavailable(
-                            f"the server says {status} {(message.headers or {}).get('Description', '')}".strip()
+                            f"NATS server responded {status} {(message.headers or {}).get('Description', '')}".strip()
                         )
 
 
@@ -186,7 +186,7 @@ class NatsConnection:
     @property
     def session(self) -> JetStreamSession:
         if self._session is None:
-            raise BusUnavailable("there is no connection to the NATS server")
+            raise BusUnavailable("not connected to the NATS server")
         return self._session
 
     def reconnect(self) -> None:
@@ -206,7 +206,7 @@ class NatsConnection:
                         if self._clock.monotonic() - started > LONGEST_PAUSE:
                             pause = FIRST_PAUSE
             except (BusUnavailable, SequenceConflict, BusError, StatusError, Unreachable) as error:
-                log.warning("%s: %s; again in %.1f s", self._client_name, error, pause)
+                log.warning("%s: %s; retrying in %.1f s", self._client_name, error, pause)
             finally:
                 self._session = None
             await self._clock.sleep(pause)
@@ -231,7 +231,7 @@ async def check_bus(settings: BusSettings, client_name: str) -> None:
         async with connect(settings, client_name):
             pass
     except BusUnavailable as error:
-        log.warning("the NATS server does not answer yet: %s", error)
+        log.warning("cannot connect to the NATS server yet: %s", error)
 
 
 @asynccontextmanager
@@ -276,7 +276,7 @@ async def connect(settings: BusSettings, client_name: str) -> AsyncIterator[JetS
         yield session
     except (nats.errors.Error, OSError, TimeoutError) as error:
         if "authorization" in str(error).lower():
-            message, hint = "the NATS server does not accept who we are", "give a user in the URL, or --bus-creds FILE"
+            message, hint = "the NATS server rejected the credentials", "give a user in the URL, or --bus-creds FILE"
             raise BusError(message, hint, exit_code=4) from None
         raise BusUnavailable(error_text or str(error) or type(error).__name__) from None
     finally:
@@ -295,7 +295,7 @@ def read_credentials(file: Path) -> tuple[bytes, Ed25519PrivateKey]:
         key = base64.b32decode(seed + "=" * (-len(seed) % 8))[2:34]
         return token.encode(), Ed25519PrivateKey.from_private_bytes(key)
     except (OSError, StopIteration, ValueError):
-        raise BusError(f"{file} is no NATS credentials file", "make one: nsc generate creds") from None
+        raise BusError(f"{file} is not a NATS credentials file", "create one: nsc generate creds") from None
 
 
 def _line_after(lines: list[str], marker: str) -> str:
@@ -322,7 +322,7 @@ def _delivered_message(message: Msg) -> DeliveredMessage:
 
 
 def _no_jetstream_error() -> BusError:
-    return BusError("the NATS server has no JetStream for us", "start it with JetStream: nats-server -js -sd DIRECTORY")
+    return BusError("the NATS server has no JetStream", "start it with JetStream: nats-server -js -sd DIRECTORY")
 
 
 def _nanoseconds(seconds: float) -> int:

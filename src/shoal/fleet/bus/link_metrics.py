@@ -45,12 +45,15 @@ class LinkMetrics:
     def counters(self) -> list[MetricSeries]:
         bytes_metric = (
             "shoal_fleet_bus_bytes_total",
-            "Bytes of the link to the hub, by direction, as this worker sees them.",
+            "Bytes that this worker received from (in) and sent to (out) the hub.",
         )
-        messages_metric = "shoal_fleet_bus_messages_total", "Messages from (in) and reports to (out) the hub."
+        messages_metric = (
+            "shoal_fleet_bus_messages_total",
+            "Messages received from (in) and reports sent to (out) the hub.",
+        )
         resyncs_metric = (
             "shoal_fleet_bus_resyncs_total",
-            "How the link got in step: by resuming, by a digest, by a whole list.",
+            "Resyncs with the hub, by resuming, by a digest or by a full list.",
         )
         series: list[MetricSeries] = [
             (*bytes_metric, lambda: self.bytes_in, 'direction="in"'),
@@ -63,5 +66,8 @@ class LinkMetrics:
         ]
 
     def gauges(self) -> list[MetricSeries]:
-        name, text = "shoal_fleet_bus_lag_seconds", "For how long the link to the hub is cut; 0 while it is not."
+        name, text = (
+            "shoal_fleet_bus_lag_seconds",
+            "Seconds since the connection to the hub was lost; 0 while connected.",
+        )
         return [(name, text, self.lag_seconds, "")]

@@ -88,9 +88,9 @@ class NatsBus:
         try:
             event = decode_event(delivered.subject, delivered.data)
             if event.type not in HUB_TYPES:
-                raise ValueError(f"a hub does not say {event.type}")
+                raise ValueError(f"unexpected event type {event.type} from a hub")
         except ValueError as error:
-            log.warning("a message under %s is not believed: %s", delivered.subject, error)
+            log.warning("ignoring message with subject %s: %s", delivered.subject, error)
             return
         self._metrics.messages_in += 1
         self._metrics.bytes_in += len(delivered.data)
@@ -111,7 +111,7 @@ class NatsBus:
         await self._publish(BusEvent(DELETED_ACK, self._hub_id, self._worker, message.name, message.version))
         if self.latest(message.name) is message:
             self._cache.messages.pop(message.name)
-        log.info("%s: nothing is left of it; the hub was told", "/".join(message.name))
+        log.info("%s: deleted; deletion reported to the hub", "/".join(message.name))
 
     async def _publish(self, event: BusEvent) -> None:
         text = encode_event(event, rfc3339_micro(self._clock.now()))

@@ -25,12 +25,12 @@ def bus_settings(text: str, credentials: Path | None) -> BusSettings:
     """Parses `watch`, or comma-separated URLs. Raises ValueError with the reason."""
     if text == "watch":
         if credentials is not None:
-            raise ValueError("--bus-creds goes with --bus nats://HOST:PORT")
+            raise ValueError("--bus-creds requires --bus nats://HOST:PORT")
         return BusSettings()
     servers = tuple(each.strip() for each in text.split(","))
     if not all(map(_is_server, servers)):
         # The value is not repeated: it may contain a password.
-        raise ValueError("--bus: give watch, or URLs of NATS servers such as nats://10.0.0.1:4222 or tls://bus:4222")
+        raise ValueError("--bus must be watch, or URLs of NATS servers such as nats://10.0.0.1:4222 or tls://bus:4222")
     return BusSettings(servers, credentials)
 
 

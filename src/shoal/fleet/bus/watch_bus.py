@@ -128,12 +128,12 @@ class WatchBus:
                 if await self._watch(await self._prepare()):
                     pause = FIRST_PAUSE
                     continue
-                log.info("the watch of the hub ended without an event; again in %.1f s", pause)
+                log.info("watch of the hub ended without an event; retrying in %.1f s", pause)
             except Expired:
                 self._resume_revision = ""
             except (StatusError, Unreachable) as error:
                 self._metrics.mark_down()
-                log.info("the link to the hub: %s; again in %.1f s", error, pause)
+                log.info("connection to the hub failed: %s; retrying in %.1f s", error, pause)
             except BaseException:
                 self._metrics.mark_down()
                 raise
@@ -233,4 +233,4 @@ class WatchBus:
                 await self._hub.update(MANAGED_CLUSTERS, infrav1.without_finalizer(message.managed))
         except NotFound:
             pass
-        log.info("%s/%s: nothing is left of it; the hub was told", namespace, name)
+        log.info("%s/%s: deleted; deletion reported to the hub", namespace, name)

@@ -129,7 +129,7 @@ def _suggest_fewer_nodes(managed: Object, fleet_snapshot: FleetSnapshot) -> list
         max_nodes = bisect_left(range(nodes), True, key=is_refused) - 1
         if max_nodes >= 0:
             what = f"node{'s' if max_nodes != 1 else ''}{f' of pool {pool}' if pool else ''}"
-            suggestions.append(f"ask for {max_nodes} {what} in place of {nodes}")
+            suggestions.append(f"request {max_nodes} {what} instead of {nodes}")
     return suggestions
 
 
@@ -155,4 +155,4 @@ def _suggest_auto_worker(managed: Object, fleet_snapshot: FleetSnapshot, config:
     ):
         return []
     config_map = f"{infrav1.NAMESPACE}/{infrav1.AUTO_WORKERS_CONFIG_MAP}"
-    return [f"let a worker be made: ConfigMap {config_map} with max {raised.max_workers}"]
+    return [f"let a Worker be created: set max to {raised.max_workers} in ConfigMap {config_map}"]

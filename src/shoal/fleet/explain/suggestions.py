@@ -42,14 +42,14 @@ def cluster_suggestions(managed: Object, workers: list[Object]) -> Iterator[Sugg
     if location:
         yield _cluster_suggestion(f"remove location {location}", managed, location="")
         for other in sorted({infrav1.spec_of(worker).get("location") or "" for worker in workers} - {"", location}):
-            yield _cluster_suggestion(f"ask for location {other} in place of {location}", managed, location=other)
+            yield _cluster_suggestion(f"request location {other} instead of {location}", managed, location=other)
     yield from _selector_suggestions(managed, spec.get("workerSelector") or {})
     version = spec.get("version") or ""
     if version:
         yield _cluster_suggestion(f"remove version {version}", managed, version="")
     for other in sorted({each for worker in workers for each in infrav1.spec_of(worker).get("provides") or ()}):
         if other != spec.get("infrastructure"):
-            yield _cluster_suggestion(f"ask for infrastructure {other}", managed, infrastructure=other)
+            yield _cluster_suggestion(f"request infrastructure {other}", managed, infrastructure=other)
 
 
 def with_nodes(managed: Object, count: int, pool: str = "") -> Object:
@@ -108,14 +108,14 @@ def worker_suggestions(managed: Object, worker: Object, usage: WorkerUsage) -> I
     yield from _label_suggestions(cluster_spec.get("workerSelector") or {}, worker)
     if cluster_spec.get("version") and spec.get("versions"):
         offered = minor_version(cluster_spec["version"])
-        yield _worker_suggestion(f"let {name} offer version {offered}", worker, versions=[*spec["versions"], offered])
+        yield _worker_suggestion(f"add version {offered} to {name}", worker, versions=[*spec["versions"], offered])
     if spec.get("unschedulable") or spec.get("drain"):
         yield _worker_suggestion(
             f"uncordon {name} (spec.unschedulable and spec.drain: false)", worker, unschedulable=False, drain=False
         )
     ready = set_condition(worker, infrav1.READY, "True", reason="Heartbeat", now="")
     if ready is not worker:
-        yield Suggestion(f"bring {name} back: it is not ready", name, ready)
+        yield Suggestion(f"make {name} ready", name, ready)
 
 
 def _resource_suggestions(managed: Object, worker: Object, usage: WorkerUsage) -> Iterator[Suggestion]:

@@ -73,7 +73,7 @@ class WorkerHealthReconciler:
         if worker is None:
             return None
         if not self._leases.has_synced:
-            raise RequeueError("the Leases have not been listed yet")
+            raise RequeueError("informer of Leases has not synced yet")
         try:
             return self._requeue_once(key, await self._update_health(key, worker))
         except NotFound:

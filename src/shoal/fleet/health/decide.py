@@ -84,12 +84,12 @@ def decide_health(
         infrav1.LEASE_GRACE_SECONDS - (monotonic - last_heartbeat.heard_at) if last_heartbeat is not None else 0.0
     )
     if last_heartbeat is None:
-        status = _ready_status(worker, "Unknown", NEVER_HEARD, "nothing has been heard of it yet", infrav1.PENDING, now)
+        status = _ready_status(worker, "Unknown", NEVER_HEARD, "no heartbeat yet", infrav1.PENDING, now)
     elif remaining <= 0:
         message = f"no heartbeat for more than {infrav1.LEASE_GRACE_SECONDS:.0f} seconds"
         status = _ready_status(worker, "Unknown", HEARTBEAT_MISSING, message, infrav1.LOST, now)
     else:
-        status = _ready_status(worker, "True", HEARTBEAT_SEEN, "it renews its Lease", infrav1.RUNNING, now)
+        status = _ready_status(worker, "True", HEARTBEAT_SEEN, "worker renews its Lease", infrav1.RUNNING, now)
     if last_heartbeat is not None:
         status["conditions"] = _hub_accepted_conditions({**worker, "status": status}, last_heartbeat.other_hub, now)
     if infrav1.is_deleting(worker) and clusters is not None:
@@ -115,11 +115,11 @@ def _hub_accepted_conditions(worker: Object, other_hub: str, now: str) -> list[O
     current: list[Object] = infrav1.status_of(worker)["conditions"]
     if not other_hub and get_condition(worker, infrav1.HUB_ACCEPTED) is None:
         return current
-    status, reason, message = "True", ACCEPTED, "it belongs to this hub"
+    status, reason, message = "True", ACCEPTED, "worker belongs to this hub"
     if other_hub:
         message = (
-            f"it belongs to the hub {other_hub}: nothing is deleted for this one; to accept this one, delete ConfigMap "
-            f"{infrav1.NAMESPACE}/hub of the worker's own API"
+            f"worker belongs to hub {other_hub} and deletes nothing for this hub; to accept this hub, delete ConfigMap "
+            f"{infrav1.NAMESPACE}/hub in the worker's own API"
         )
         status, reason = "False", ANOTHER_HUB
     generation = worker["metadata"].get("generation")
@@ -132,12 +132,12 @@ def _hub_accepted_conditions(worker: Object, other_hub: str, now: str) -> list[O
 
 def _deleting_conditions(worker: Object, clusters: Sequence[str], now: str) -> list[Object]:
     """Says why a Worker that is being deleted still exists."""
-    reason, message = HOSTS_NOTHING, "no ManagedCluster is given to it"
+    reason, message = HOSTS_NOTHING, "no ManagedCluster is assigned"
     if clusters:
         some = ", ".join(sorted(clusters)[:MAX_NAMED]) + (", …" if len(clusters) > MAX_NAMED else "")
         count = "1 ManagedCluster" if len(clusters) == 1 else f"{len(clusters)} ManagedClusters"
         first = "must be moved (spec.drain: true) or deleted first"
-        reason, message = HOSTS_CLUSTERS, f"{count} it hosts {first}: {some}; it gets no new ones"
+        reason, message = HOSTS_CLUSTERS, f"{count} {first}: {some}; no new ones are assigned"
     generation = worker["metadata"].get("generation")
     updated = set_condition(
         worker, infrav1.DELETING, "True", reason=reason, message=message, observed_generation=generation, now=now
@@ -160,12 +160,12 @@ def reachability_status(managed: Object, worker: Object | None, now: str) -> Obj
     name = infrav1.assigned_worker(managed)
     if not name or is_silent(worker) == reports_silent(managed):
         return None
-    condition = ("True", HEARTBEAT_SEEN, f"worker {name} is heard again")
+    condition = ("True", HEARTBEAT_SEEN, f"worker {name} renews its Lease again")
     if worker is None:
-        condition = ("Unknown", WORKER_MISSING, f"there is no Worker {name}: what it hosts may run all the same")
+        condition = ("Unknown", WORKER_MISSING, f"Worker {name} not found; the hosted cluster may still run")
     elif is_silent(worker):
         ready = get_condition(worker, infrav1.READY) or {}
-        message = f"worker {name}: {ready.get('message')}; what it hosts may run all the same"
+        message = f"worker {name}: {ready.get('message')}; the hosted cluster may still run"
         condition = ("Unknown", str(ready.get("reason")), message)
     generation, (status, reason, message) = managed["metadata"].get("generation"), condition
     updated = set_condition(

@@ -133,7 +133,7 @@ class WorkerReachability:
         if managed is None:
             return
         if not self._has_synced:
-            raise RequeueError("not everything has been listed yet")
+            raise RequeueError("informers have not synced yet")
         status = reachability_status(
             managed, self._worker(infrav1.assigned_worker(managed)), rfc3339(self._clock.now())
         )

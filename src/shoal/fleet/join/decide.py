@@ -57,14 +57,14 @@ def decide(
     if not renewing_worker and not token_id:
         return None
     if csr_subject is None:
-        return _deny("MalformedRequest", "the request cannot be read")
+        return _deny("MalformedRequest", "cannot decode the certificate request")
     subject_error = worker_join.subject_error(csr_subject, csr["spec"].get("usages") or ())
     if subject_error:
         return _deny("MalformedRequest", subject_error)
     name = csr_subject.common_name.removeprefix(worker_join.USER_PREFIX)
     if renewing_worker:
         if renewing_worker != name:
-            return _deny("AnotherWorker", f"worker {renewing_worker} may not ask for the certificate of worker {name}")
+            return _deny("AnotherWorker", f"worker {renewing_worker} may not request a certificate for worker {name}")
         return CSRDecision(APPROVED, "Renewal", f"worker {name} renews its own certificate")
     if token is None or token.is_expired(now):
         return _deny("TokenExpired", f"join token {token_id} has expired")
@@ -76,7 +76,7 @@ def _decide_join(csr: Object, name: str, token: BootstrapToken, worker: Object |
     if token.worker and token.worker != name:
         return _deny("AnotherName", f"join token {token.id} is for worker {token.worker}, not for {name}")
     if not token.reusable and token.request_uid not in ("", uid):
-        return _deny("TokenUsed", f"join token {token.id} was used already, by worker {token.used_by}")
+        return _deny("TokenUsed", f"join token {token.id} was already used by worker {token.used_by}")
     if worker is not None and worker_join.is_expelled(worker):
         return _deny("Expelled", f"worker {name} was expelled")
     if worker is not None:
@@ -94,11 +94,11 @@ def _name_taken_reason(name: str, token: BootstrapToken, store: str, csr: Object
     """Returns why an existing name is not given again; empty if it may be."""
     if store and store != store_of(csr):
         return (
-            f"the name {name} belongs to another worker's store; start this one with another --name, or delete that "
-            "Worker if it is gone for good"
+            f"the name {name} is taken by a worker with another store; start this one with another --name, or delete "
+            "that Worker if it is gone for good"
         )
     if token.worker != name:
-        return f"there is a worker {name} already; to let it join again, make a token with --name {name}"
+        return f"worker {name} already exists; to let it join again, create a token with --name {name}"
     return ""
 
 

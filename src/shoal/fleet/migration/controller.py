@@ -142,7 +142,7 @@ class MigrationReconciler:
         if managed is None:
             return None
         if not self.has_synced:
-            raise RequeueError("not everything has been listed yet")
+            raise RequeueError("informers have not synced yet")
         try:
             return await self._advance(key, managed)
         except NotFound:
@@ -164,7 +164,7 @@ class MigrationReconciler:
             return None
         if obstacle is None and remaining <= 0:
             obstacle = MigrationObstacle(
-                "TookTooLong", f"{self.settings.frozen:.0f} seconds were not enough to send it on"
+                "TookTooLong", f"the transfer did not finish within {self.settings.frozen:.0f} seconds"
             )
             self._backoff_until[key] = self._clock.monotonic() + self.settings.frozen
         if obstacle is not None:
@@ -178,10 +178,10 @@ class MigrationReconciler:
             return MigrationObstacle("Deleting", "it is being deleted")
         is_wanted = self.still_wanted.get(move["reason"])
         if move["from"] != infrav1.assigned_worker(managed) or is_wanted is None or not is_wanted(managed):
-            return MigrationObstacle("Cancelled", f"it is not to leave worker {move['from']} any more")
+            return MigrationObstacle("Cancelled", f"the migration from worker {move['from']} is no longer wanted")
         unfit_reason = self.reservations.unfit_reason(key, move["to"])
         return (
-            MigrationObstacle("TargetUnfit", f"worker {move['to']} cannot have it: {unfit_reason}")
+            MigrationObstacle("TargetUnfit", f"worker {move['to']} cannot host it: {unfit_reason}")
             if unfit_reason
             else None
         )

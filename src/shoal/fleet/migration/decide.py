@@ -77,7 +77,7 @@ def infrastructure_obstacle(managed: Object) -> MigrationObstacle | None:
     infrastructure = infrav1.spec_of(managed).get("infrastructure") or MOVABLE_INFRASTRUCTURE
     if infrastructure != MOVABLE_INFRASTRUCTURE:
         return MigrationObstacle(
-            "InfrastructureNotMovable", f"clusters of infrastructure {infrastructure} are not moved"
+            "InfrastructureNotMovable", f"clusters with infrastructure {infrastructure} cannot be moved"
         )
     return None
 
@@ -96,18 +96,18 @@ def restore_source_of(
     if (held.get("worker"), held.get("epoch")) != (worker, epoch):
         if _was_never_writable(managed, lease):
             return RestoreSource(migration.restore_source(managed) or None)
-        message = f"worker {worker} has not said that it holds it, so it may be changing it still"
+        message = f"worker {worker} has not confirmed that its Lease guards writes, so it may still write"
         return MigrationObstacle("NotHeld", message)
     if (backup.get("worker"), backup.get("epoch")) != (worker, epoch):
         return MigrationObstacle("NoBackup", f"worker {worker} has sent no backup of it")
     if not backup.get("complete"):
-        return MigrationObstacle("BackupIncomplete", f"the backup worker {worker} was sending is not complete")
+        return MigrationObstacle("BackupIncomplete", f"the backup from worker {worker} is incomplete")
     age = _backup_age(backup, lease)
     if age is None or age > settings.backup_age:
         age_text = f"was {age:.0f} seconds old" if age is not None else "is of unknown age"
         limit = f"the limit is {settings.backup_age:.0f} seconds"
         return MigrationObstacle(
-            "BackupTooOld", f"the last backup {age_text} when worker {worker} was last heard; {limit}"
+            "BackupTooOld", f"the last backup {age_text} at the last heartbeat of worker {worker}; {limit}"
         )
     return RestoreSource({"epoch": epoch, "revision": backup.get("revision")})
 
@@ -151,7 +151,7 @@ def planned_status(managed: Object, to: str, reason: str, now: str) -> Object:
     current_worker = infrav1.assigned_worker(managed)
     move = {"from": current_worker, "to": to, "reason": reason, "since": now}
     status = {**_without_final(infrav1.status_of(managed)), "move": move}
-    message = f"worker {current_worker} sends it on to {to} ({reason}); it is not to be changed meanwhile"
+    message = f"worker {current_worker} transfers it to {to} ({reason}); it is read-only meanwhile"
     without_movable = remove_condition({**managed, "status": status}, infrav1.MOVABLE)
     return _with_moving_condition(without_movable, "True", "Sending", message, now)
 

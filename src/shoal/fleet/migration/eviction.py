@@ -20,7 +20,7 @@ Object = dict[str, Any]
 
 DRAINED, EVACUATED = "Drained", "Evacuated"
 EVACUATION_APPROVED = "shoal.dev/move-lost"
-SILENT_WORKERS = "workers are silent at once: nothing is moved."
+SILENT_WORKERS = "workers are lost at the same time: nothing is moved."
 """Part of a condition message. EVACUATION_APPROVED is the annotation of a lost Worker whose ManagedClusters may be
 migrated although too many Workers are lost at once.
 """
@@ -88,7 +88,7 @@ def drained_status(worker: Object, progress: EvictionProgress | None, now: str) 
     """Returns the status with the Drained condition; None if it is current. Without progress no cluster has to
     leave.
     """
-    return _progress_status(worker, DRAINED, progress, "Draining", "none that has to go is left", now)
+    return _progress_status(worker, DRAINED, progress, "Draining", "no ManagedCluster left to evict", now)
 
 
 def evacuated_status(
@@ -98,7 +98,7 @@ def evacuated_status(
     if block is not None:
         updated = _with_condition(worker, EVACUATED, "False", block.reason, block.message, now)
         return None if updated is worker else infrav1.status_of(updated)
-    return _progress_status(worker, EVACUATED, progress, "Moving", "none that is to be moved is left", now)
+    return _progress_status(worker, EVACUATED, progress, "Moving", "no ManagedCluster left to move", now)
 
 
 def _progress_status(
@@ -119,9 +119,9 @@ def _progress_status(
 def _progress_message(progress: EvictionProgress) -> str:
     parts = [f"{_count_text(progress.remaining)} left"]
     if progress.sending:
-        parts.append(f"{progress.sending} being sent on")
+        parts.append(f"{progress.sending} being transferred")
     if progress.restoring:
-        parts.append(f"{progress.restoring} moved and not up yet")
+        parts.append(f"{progress.restoring} moved but not ready yet")
     obstacles = sorted(progress.obstacles.items())
     parts += [f"{name} waits: {obstacle.message}" for name, obstacle in obstacles[:MAX_NAMED]]
     if len(obstacles) > MAX_NAMED:

@@ -127,7 +127,7 @@ class EvictionReconciler:
     def _is_wanted(self, managed: Object) -> bool:
         """A planned migration continues even though a hub that starts counts toleration seconds anew."""
         if not self._workers.has_synced:
-            raise RequeueError("the Workers have not been listed yet")
+            raise RequeueError("informer of Workers has not synced yet")
         worker = self.worker(infrav1.assigned_worker(managed))
         return worker is not None and self._eviction_due(managed, worker) != eviction.EvictionDue()
 
@@ -137,7 +137,7 @@ class EvictionReconciler:
 
     async def reconcile(self, name: str) -> float | None:
         if not (self.migrations.has_synced and self._workers.has_synced and self._leases.has_synced):
-            raise RequeueError("not everything has been listed yet")
+            raise RequeueError("informers have not synced yet")
         worker, self._waits_for_capacity = self.worker(name), False
         if worker is None:
             return await self._evacuate_missing_worker(name)
@@ -242,10 +242,12 @@ class EvictionReconciler:
     ) -> str | MigrationObstacle:
         name = worker["metadata"]["name"]
         if not condition_is(worker, infrav1.READY):
-            return MigrationObstacle("WorkerSilent", f"worker {name} is not heard, and only it can send it on")
+            return MigrationObstacle(
+                "WorkerSilent", f"no heartbeat from worker {name}, and only it can transfer the cluster"
+            )
         if self.migrations.backoff_remaining(key):
             self._waits_for_capacity = True
-            return MigrationObstacle("TookTooLong", "its last move took too long; it is tried again later")
+            return MigrationObstacle("TookTooLong", "the last migration timed out; it is retried later")
         return infrastructure_obstacle(managed) or self._find_target(key, unschedulable_by_requirements)
 
     def _find_target(
@@ -292,7 +294,7 @@ class EvictionReconciler:
                 await self.migrations.set_movable(managed, eviction.without_counts(block))
             return progress, block, None
         if to_move and remaining > 0:
-            message = f"they are moved when nothing has been heard of it for {silence_needed:.0f} seconds"
+            message = f"ManagedClusters are moved after {silence_needed:.0f} seconds without a heartbeat"
             return progress, MigrationObstacle("Waiting", message), remaining
         await self._migrate_lost(name, to_move, lease, progress)
         return progress, None, None
@@ -361,7 +363,7 @@ class EvictionReconciler:
             self._waits_for_capacity = True
             return False
         await self.migrations.rebind(managed, to, LOST, restore_source)
-        log.info("worker %s is lost: %s is moved to worker %s", name, _namespaced_name(managed), to)
+        log.info("worker %s is lost: moved %s to worker %s", name, _namespaced_name(managed), to)
         return True
 
 

@@ -48,7 +48,7 @@ def parse_migration_settings(config: Object | None) -> MigrationSettings:
     for key, value in sorted(((config or {}).get("data") or {}).items()):
         if key not in _FIELDS:
             return MigrationSettings(
-                settings_error=_error_message(f"{key} is not known; there are {', '.join(_FIELDS)}")
+                settings_error=_error_message(f"unknown key {key}; known keys: {', '.join(_FIELDS)}")
             )
         field, maximum = _FIELDS[key]
         try:

@@ -46,7 +46,7 @@ def parse_rebalance_settings(config: Object | None) -> RebalanceSettings:
     data = {"mode": SUGGEST, "maxMoves": "1", "threshold": "0.2", "rest": "600"} | dict(config.get("data") or {})
     unknown = sorted(data.keys() - {"mode", "maxMoves", "threshold", "rest"})
     if unknown:
-        return _invalid(f"{unknown[0]} is not known; there are mode, maxMoves, threshold, rest")
+        return _invalid(f"unknown key {unknown[0]}; known keys: mode, maxMoves, threshold, rest")
     if data["mode"] not in (SUGGEST, AUTO):
         return _invalid(f"mode is neither {SUGGEST} nor {AUTO}: {data['mode']!r}")
     numbers = {}
@@ -88,7 +88,7 @@ class Rebalancer:
 
     def _is_wanted(self, managed: Object) -> bool:
         if not self._config.has_synced:
-            raise RequeueError("whether Workers are evened out is not known yet")
+            raise RequeueError("informer of rebalance settings has not synced yet")
         return self._settings.mode == AUTO
 
     def _enqueue(self) -> None:
@@ -102,7 +102,7 @@ class Rebalancer:
 
     async def reconcile(self, key: str) -> float | None:
         if not (self._migrations.has_synced and self._workers.has_synced and self._config.has_synced):
-            raise RequeueError("not everything has been listed yet")
+            raise RequeueError("informers have not synced yet")
         started, settings_now = self._clock.monotonic(), self._settings
         off = settings_now.mode == OFF and not settings_now.settings_error
         moves = [] if off or settings_now.settings_error else self._plan(settings_now)
@@ -163,7 +163,7 @@ class Rebalancer:
         elif off:
             return remove_condition(worker, BALANCED)
         else:
-            condition = "True", "Balanced", "nothing is to be moved from it"
+            condition = "True", "Balanced", "no ManagedCluster to move"
         status, reason, message = condition
         generation, now = worker["metadata"].get("generation"), rfc3339(self._clock.now())
         return set_condition(

@@ -36,24 +36,24 @@ class ReportDecision:
 
 def decide_report(event: BusEvent, managed: Object | None) -> ReportDecision:
     if managed is None:
-        return ReportDecision(drop_reason="there is no such ManagedCluster")
+        return ReportDecision(drop_reason="ManagedCluster not found")
     if infrav1.assigned_worker(managed) != event.worker:
-        return ReportDecision(drop_reason="it is not assigned to this worker")
+        return ReportDecision(drop_reason="ManagedCluster is not assigned to this worker")
     version = message_of(managed).version
     if (event.version.uid, event.version.epoch) != (version.uid, version.epoch):
-        return ReportDecision(drop_reason="it is about an earlier one, or an earlier time with this worker")
+        return ReportDecision(drop_reason="the report is for an earlier uid or epoch of the ManagedCluster")
     if event.type == DELETED_ACK:
         if not infrav1.is_deleting(managed):
-            return ReportDecision(drop_reason="it is not being deleted")
+            return ReportDecision(drop_reason="ManagedCluster is not being deleted")
         return (
             ReportDecision(infrav1.without_finalizer(managed)) if infrav1.has_finalizer(managed) else ReportDecision()
         )
     if event.type != STATUS:
-        return ReportDecision(drop_reason=f"a worker does not say {event.type}")
+        return ReportDecision(drop_reason=f"unexpected event type {event.type} from a worker")
     if event.version.revision != version.revision:
         # The worker receives the newer version and reports on that, as after a Conflict of the API.
         return ReportDecision(
-            drop_reason=f"it answers revision {event.version.revision}, and there is {version.revision} now"
+            drop_reason=f"the report is for revision {event.version.revision}, the current one is {version.revision}"
         )
     if event.data == infrav1.status_of(managed):
         return ReportDecision()
@@ -89,9 +89,9 @@ class StatusReceiver:
             try:
                 event = decode_event(delivered.subject, delivered.data)
                 if worker_join.name_error(event.worker):
-                    raise ValueError("no worker has such a name")
+                    raise ValueError("invalid worker name")
             except ValueError as error:
-                log.warning("a message under %s is not believed: %s", delivered.subject, error)
+                log.warning("ignoring message with subject %s: %s", delivered.subject, error)
                 await delivered.acknowledge()
                 continue
             key = (event.worker, event.name)
@@ -116,11 +116,13 @@ class StatusReceiver:
             managed = None
         decision = decide_report(event, managed)
         if decision.drop_reason:
-            log.info("worker %s about %s/%s: dropped: %s", event.worker, namespace, name, decision.drop_reason)
+            log.info(
+                "dropping report of worker %s about %s/%s: %s", event.worker, namespace, name, decision.drop_reason
+            )
         if decision.write is None:
             return
         worker_client = self._client.impersonate(worker_join.user_name(event.worker), worker_join.WORKERS_GROUP)
         try:
             await worker_client.update(MANAGED_CLUSTERS, decision.write, decision.subresource, metadata_only=True)
         except (Forbidden, Invalid, BadRequest, NotFound) as error:
-            log.warning("worker %s about %s/%s: refused: %s", event.worker, namespace, name, error)
+            log.warning("report of worker %s about %s/%s was rejected: %s", event.worker, namespace, name, error)

@@ -83,7 +83,7 @@ class ScaleDownReconciler:
         if worker is None:
             return None
         if not self._settings.has_synced:
-            raise RequeueError("the settings have not been listed yet")
+            raise RequeueError("informer of settings has not synced yet")
         uid, settings = worker["metadata"]["uid"], parse_auto_worker_settings(self._settings.objects.get(SETTINGS_KEY))
         hosted, _ = await self._client.list_all(MANAGED_CLUSTERS, fields=f"status.assignedWorker={key[2]}")
         known_uid, since = self._empty_since.get(key, ("", None))
@@ -94,5 +94,5 @@ class ScaleDownReconciler:
         if decision.delete:
             with suppress(NotFound):
                 await self._client.delete(WORKERS, key[2], key[1], uid=uid)
-                log.info("worker %s was made by itself and is empty: it is deleted", key[2])
+                log.info("deleted empty auto-created worker %s", key[2])
         return decision.requeue_after

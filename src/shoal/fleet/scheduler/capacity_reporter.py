@@ -45,7 +45,7 @@ class CapacityReporter:
             self._reported_at.pop(key, None)
             return None
         if not self._managed.has_synced:
-            raise RequeueError("the ManagedClusters have not been listed yet")
+            raise RequeueError("informer of ManagedClusters has not synced yet")
         free = free_capacity(worker, self._cache.usage_of(key[2]) if key[1] == infrav1.NAMESPACE else WorkerUsage())
         status = infrav1.status_of(worker)
         if all(status.get(field) == value for field, value in free.items()):

@@ -122,7 +122,7 @@ class FleetScheduler:
         if info is None:
             return
         if not self.has_synced:
-            raise RequeueError("not everything has been listed yet")
+            raise RequeueError("informers have not synced yet")
         try:
             if info.assumed_worker:
                 await self._bind(info, info.assumed_worker)

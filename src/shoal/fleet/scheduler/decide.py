@@ -111,7 +111,7 @@ def finalizer_and_phase(managed: Object) -> ManagedClusterUpdate:
 
 def bound_status(managed: Object, worker: str, now: str) -> Object:
     """Returns the status that binds it to a Worker. What its previous Worker reported is dropped."""
-    scheduled = _with_scheduled_condition(managed, "True", "Bound", f"given to worker {worker}", now)
+    scheduled = _with_scheduled_condition(managed, "True", "Bound", f"assigned to worker {worker}", now)
     status = {key: value for key, value in infrav1.status_of(scheduled).items() if key not in PER_WORKER_STATUS}
     status["conditions"] = [each for each in status["conditions"] if each["type"] not in PER_WORKER_STATUS]
     assignment = {"phase": infrav1.SCHEDULED, "assignedWorker": worker, "lastWorker": worker}

@@ -76,7 +76,7 @@ def filter_taints(requirements: ClusterRequirements, worker: Candidate) -> Filte
     taint = first_untolerated(taint_objects(worker), requirements.tolerations)
     if taint is None:
         return None
-    what = f"the taint {taint_text(taint)} that is not tolerated"
+    what = f"untolerated taint {taint_text(taint)}"
     return FilterFailure("TaintNotTolerated", f"has {what}", f"have {what}")
 
 

@@ -29,12 +29,10 @@ class Reservations:
         """
         info = self._cache.clusters.get(key)
         if info is None:
-            return Unschedulable(UNSCHEDULABLE, "it is not known yet")
+            return Unschedulable(UNSCHEDULABLE, "the ManagedCluster is not in the scheduler cache yet")
         others = [each for each in self._cache.candidates() if each[0].name not in info.counted_on]
         if others and not any(can_restore(worker.name) for worker, _ in others):
-            return Unschedulable(
-                "WorkersCannotRestore", "no other worker keeps its data so that it can take over a cluster"
-            )
+            return Unschedulable("WorkersCannotRestore", "no other worker supports taking over a cluster")
         others = [each for each in others if can_restore(each[0].name)]
         context = ScoringContext(info.requirements, self._spread_counts_without(info), "", self._cache.lowest_cost)
         return select_worker(context, others)
@@ -51,7 +49,7 @@ class Reservations:
         """Returns why that Worker, on which capacity is reserved already, cannot host it after all; empty if it can."""
         info, worker_info = self._cache.clusters.get(key), self._cache.workers_by_name.get(worker)
         if info is None or worker_info is None or worker_info.candidate is None:
-            return "there is no such worker"
+            return "worker not found"
         failure = run_filters(info.requirements, worker_info.candidate)
         return f"it {failure.singular}" if failure is not None else ""
 

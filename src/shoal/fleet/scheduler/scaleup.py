@@ -54,7 +54,7 @@ def parse_auto_worker_settings(config: Object | None) -> AutoWorkerSettings:
         if not (value.isdecimal() and len(value) < 7):
             return AutoWorkerSettings(
                 settings_error="ConfigMap "
-                f"{infrav1.NAMESPACE}/{infrav1.AUTO_WORKERS_CONFIG_MAP}: {name} is no number: {value!r}"
+                f"{infrav1.NAMESPACE}/{infrav1.AUTO_WORKERS_CONFIG_MAP}: {name} is not a number: {value!r}"
             )
     if not int(capacity):
         message = "capacity is 0: such a Worker takes no clusters"
@@ -64,7 +64,7 @@ def parse_auto_worker_settings(config: Object | None) -> AutoWorkerSettings:
     text = str(data.get("emptyFor", DEFAULT_EMPTY_FOR))
     seconds = parse_duration(text)
     if not seconds and text != NEVER:
-        message = f"emptyFor is no duration such as {DEFAULT_EMPTY_FOR}, and not {NEVER}: {text!r}"
+        message = f"emptyFor is neither a duration such as {DEFAULT_EMPTY_FOR} nor {NEVER}: {text!r}"
         return AutoWorkerSettings(
             settings_error=f"ConfigMap {infrav1.NAMESPACE}/{infrav1.AUTO_WORKERS_CONFIG_MAP}: {message}"
         )
@@ -97,7 +97,7 @@ def decide_scale_up(
         return ScaleUpDecision(_waiting_for_worker(unschedulable, first.name, first.supervisor_error))
     auto_workers = sum(bool(each.auto_worker_hash) and not each.is_deleting for each in workers)
     if auto_workers >= settings.max_workers:
-        message = f"auto-creation has reached its limit of {settings.max_workers}"
+        message = f"the limit of {settings.max_workers} auto-created workers is reached"
         return ScaleUpDecision(Unschedulable(unschedulable.reason, f"{unschedulable.message}; {message}"))
     names = {each.name for each in workers}
     name = next(
@@ -109,8 +109,8 @@ def decide_scale_up(
 
 
 def _waiting_for_worker(unschedulable: Unschedulable, name: str, supervisor_error: str = "") -> Unschedulable:
-    state = f"which does not run: {supervisor_error}" if supervisor_error else "which is being started"
-    return Unschedulable(WAITING_FOR_WORKER, f"waits for worker {name}, {state}; {unschedulable.message}")
+    state = f"which is not running: {supervisor_error}" if supervisor_error else "which is starting"
+    return Unschedulable(WAITING_FOR_WORKER, f"waiting for worker {name}, {state}; {unschedulable.message}")
 
 
 def _is_starting(worker: Candidate) -> bool:

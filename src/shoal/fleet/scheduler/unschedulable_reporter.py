@@ -127,4 +127,4 @@ class UnschedulableReporter:
             return
         with suppress(AlreadyExists):
             await self._client.create(WORKERS, worker, infrav1.NAMESPACE)
-            log.info("nobody has room: worker %s is asked for", name)
+            log.info("no worker has capacity: created worker %s", name)

@@ -54,16 +54,16 @@ class TunnelAgent:
             try:
                 await self._dial(tunnel.start)
                 await tunnel.wait_ended()
-                message = "the tunnel to the hub ended"
+                message = "tunnel to the hub closed"
             except (StatusError, Unreachable) as error:
-                message = f"no tunnel to the hub: {error}"
+                message = f"cannot open tunnel to the hub: {error}"
             finally:
                 tunnel.close()
             if self._clock.monotonic() - started >= STABLE_SECONDS:
                 pause = FIRST_PAUSE
             # Jitter: workers that lost the same hub do not all reconnect at the same moment.
             delay = pause * (0.5 + self._random() / 2)
-            log.info("worker %s: %s; again in %.1f s", self._worker, message, delay)
+            log.info("worker %s: %s; reconnecting in %.1f s", self._worker, message, delay)
             await self._clock.sleep(delay)
             pause = min(pause * 2, LONGEST_PAUSE)
 

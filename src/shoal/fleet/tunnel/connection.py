@@ -67,7 +67,7 @@ class TunnelConnection:
         self._control_frames.append(frame)
         self._control_size += len(frame)
         if self._control_size > _MAX_CONTROL_BYTES:
-            log.warning("tunnel of %s: the other side does not read; the tunnel is cut", self._name)
+            log.warning("closing tunnel of %s: peer does not read", self._name)
             self.abort()
         self._schedule()
 
@@ -103,7 +103,7 @@ class TunnelConnection:
                 elif frame.kind != PONG:
                     self._on_frame(frame)
         except ProtocolError as error:
-            log.warning("tunnel of %s: %s; the tunnel is cut", self._name, error)
+            log.warning("closing tunnel of %s: %s", self._name, error)
             self.abort()
 
     def pause_writing(self) -> None:
@@ -163,7 +163,7 @@ class TunnelConnection:
         while True:
             await self._clock.sleep(PING_SECONDS)
             if self._missed_pings >= MAX_MISSED_PINGS:
-                log.warning("tunnel of %s: no answer to %d pings; the tunnel is cut", self._name, self._missed_pings)
+                log.warning("closing tunnel of %s: no answer to %d pings", self._name, self._missed_pings)
                 self.abort()
                 return
             self._missed_pings += 1

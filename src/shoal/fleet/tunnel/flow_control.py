@@ -52,7 +52,7 @@ class SendBuffer:
     def grant(self, credit: int) -> None:
         self._credit += credit
         if self._credit > _MAX_CREDIT:
-            raise ProtocolError("more credit than anybody has")
+            raise ProtocolError("credit exceeds the maximum")
 
     @property
     def is_sendable(self) -> bool:
@@ -98,7 +98,7 @@ class ReceiveWindow:
 
     def consume(self, size: int) -> None:
         if size > self._credit:
-            raise ProtocolError("more bytes than credit")
+            raise ProtocolError("more bytes than granted credit")
         self._credit -= size
         self._consumed += size
         self.total += size

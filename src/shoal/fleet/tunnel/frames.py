@@ -55,7 +55,7 @@ def encode_window(stream: int, credit: int) -> bytes:
 
 def decode_window(payload: bytes) -> int:
     if len(payload) != _uint32_struct.size:
-        raise ProtocolError("a WINDOW without a number")
+        raise ProtocolError("invalid credit in WINDOW frame")
     credit: int = _uint32_struct.unpack(payload)[0]
     return credit
 
@@ -86,11 +86,11 @@ class FrameReader:
 
 def _validate_header(kind: int, stream: int, length: int) -> None:
     if kind not in _KINDS:
-        raise ProtocolError(f"a frame of unknown kind {kind}")
+        raise ProtocolError(f"unknown frame kind {kind}")
     if (stream == 0) != (kind in _CONNECTION_KINDS):
-        raise ProtocolError(f"a frame of kind {kind} on stream {stream}")
+        raise ProtocolError(f"frame of kind {kind} is not allowed on stream {stream}")
     if length > MAX_PAYLOAD:
-        raise ProtocolError(f"a frame of {length} bytes: the limit is {MAX_PAYLOAD}")
+        raise ProtocolError(f"frame of {length} bytes exceeds the limit of {MAX_PAYLOAD}")
 
 
 # --- heads ---
@@ -123,7 +123,7 @@ def decode_open(payload: bytes) -> OpenFrame:
     method, path, query, pairs, length = _decode_list(payload, 5)
     lines = _decode_pairs(pairs)
     if not (isinstance(method, str) and isinstance(path, str) and isinstance(query, str) and _is_count(length)):
-        raise ProtocolError("an OPEN that is no request")
+        raise ProtocolError("invalid request in OPEN frame")
     headers: dict[str, str] = {}
     for name, value in lines:
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
@@ -138,9 +138,9 @@ def encode_head(status: int, content_type: str, headers: HeaderPairs, length: in
 def decode_head(payload: bytes) -> HeadFrame:
     status, content_type, pairs, length = _decode_list(payload, 4)
     if not (_is_count(status) and 200 <= status <= 599 and isinstance(content_type, str)):
-        raise ProtocolError("a HEAD that is no answer")
+        raise ProtocolError("invalid response in HEAD frame")
     if length is not None and not _is_count(length):
-        raise ProtocolError("a HEAD without a length")
+        raise ProtocolError("invalid length in HEAD frame")
     return HeadFrame(status, content_type, _decode_pairs(pairs), length)
 
 
@@ -150,16 +150,16 @@ def _decode_list(payload: bytes, count: int) -> list[Any]:
     except ValueError:
         decoded = None
     if not isinstance(decoded, list) or len(decoded) != count:
-        raise ProtocolError("a head that is no list")
+        raise ProtocolError("frame head is not a list of the expected length")
     return decoded
 
 
 def _decode_pairs(header_list: object) -> HeaderPairs:
     if not isinstance(header_list, list):
-        raise ProtocolError("headers that are no list")
+        raise ProtocolError("headers are not a list")
     for pair in header_list:
         if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], str)):
-            raise ProtocolError("a header that is no pair of texts")
+            raise ProtocolError("header is not a pair of strings")
     return tuple((name, value) for name, value in header_list)
 
 

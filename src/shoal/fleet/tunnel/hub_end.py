@@ -72,7 +72,7 @@ class HubTunnel:
         if self._connection.is_closed:
             raise not_connected_error(self.worker)
         if self._connection.is_congested:
-            raise Unavailable(f'worker "{self.worker}" takes no more requests now', retry_after=1)
+            raise Unavailable(f'tunnel of worker "{self.worker}" is congested', retry_after=1)
         head = encode_open(request)
         if len(head) > MAX_PAYLOAD:
             raise StatusError("request headers too large", code=431, reason="RequestHeaderFieldsTooLarge")
@@ -100,7 +100,7 @@ class HubTunnel:
     def _on_frame(self, frame: Frame) -> None:
         stream = self._streams.get(frame.stream)
         if frame.kind == OPEN:
-            raise ProtocolError("a worker opened a stream")
+            raise ProtocolError("unexpected OPEN frame from a worker")
         if stream is None:  # Frames that were in flight when this end reset the stream.
             return
         if frame.kind == WINDOW:
@@ -116,7 +116,7 @@ class HubTunnel:
             if frame.kind == END:
                 stream.on_end()
             else:
-                stream.fail(Unavailable(f'worker "{self.worker}" gave up the answer', retry_after=1))
+                stream.fail(Unavailable(f'worker "{self.worker}" aborted the response', retry_after=1))
 
     def _on_connection_lost(self) -> None:
         streams, self._streams = self._streams, {}
@@ -151,7 +151,7 @@ class _HubStream:
 
     def on_head(self, head: HeadFrame) -> None:
         if self._head is not None:
-            raise ProtocolError("a second HEAD")
+            raise ProtocolError("second HEAD frame")
         self._head = head = head._replace(headers=end_to_end_headers(head.headers))
         self._is_buffering = head.length is not None and head.length <= MAX_BUFFERED_RESPONSE
         if not self._is_buffering and not self.response.done():
@@ -161,9 +161,9 @@ class _HubStream:
         self._receive_window.consume(len(data))
         head = self._head
         if head is None:
-            raise ProtocolError("DATA before the HEAD")
+            raise ProtocolError("DATA frame before HEAD frame")
         if head.length is not None and self._receive_window.total > head.length:
-            raise ProtocolError("more DATA than the HEAD said")
+            raise ProtocolError("more DATA than announced in HEAD frame")
         if self._sink is not None:
             self._sink.write(data)
             if self._sink.pending_bytes < INITIAL_CREDIT // 2:
@@ -176,7 +176,7 @@ class _HubStream:
     def on_end(self) -> None:
         head = self._head
         if head is None or (head.length is not None and self._receive_window.total != head.length):
-            self.fail(Unavailable("the worker's answer was incomplete", retry_after=1))
+            self.fail(Unavailable("the worker's response was incomplete", retry_after=1))
         elif not self._is_buffering:
             self._finish_sink(_close)
         elif not self.response.done():

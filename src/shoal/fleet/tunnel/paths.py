@@ -54,7 +54,7 @@ def parse_hosted_path(path: str) -> HostedPath:
     if is_dns1123_label(namespace) or is_dns1123_subdomain(name):
         raise managed_cluster_not_found(name)
     if "." in rest or ".." in rest or "\0" in path:
-        raise BadRequest("the path has a segment that is no name")
+        raise BadRequest("the path has an invalid segment")
     suffix = "".join(f"/{part}" for part in rest)
     return HostedPath(namespace, name, suffix + "/" if path.endswith("/") else suffix)
 
@@ -71,7 +71,7 @@ def reject_upgrade(request: Request) -> None:
     """
     protocol = request.headers.get("upgrade", "")
     if protocol:
-        raise NotImplementedHere(f"the address of a hosted cluster does not carry an upgrade to {protocol[:40]}")
+        raise NotImplementedHere(f"hosted clusters do not support an upgrade to {protocol[:40]} through the hub")
 
 
 def forwarded_request(request: Request, target: HostedPath) -> Request:

@@ -55,13 +55,13 @@ class TunnelRegistry:
         protocol = request.headers.get("upgrade", "")
         if protocol.lower() != PROTOCOL:
             suffix = f", not {protocol[:40]}" if protocol else ""
-            raise StatusError(f"a tunnel takes an upgrade to {PROTOCOL}{suffix}", code=426, reason="UpgradeRequired")
+            raise StatusError(f"a tunnel requires an upgrade to {PROTOCOL}{suffix}", code=426, reason="UpgradeRequired")
 
         def start(stream: ByteStream) -> Receiver:
             end = HubTunnel(worker, self._clock, self._on_tunnel_lost)
             receiver = end.start(stream)
             self._replace(worker, end.handle, end)
-            log.info("worker %s is connected from %s", worker, request.remote_addr)
+            log.info("worker %s connected from %s", worker, request.remote_addr)
             return receiver
 
         return Upgrade(PROTOCOL, start)
@@ -70,7 +70,7 @@ class TunnelRegistry:
         """Closes the tunnel of a worker with everything that goes through it. A new connection is authorized again."""
         hub_tunnel = self._tunnels.get(worker)
         if hub_tunnel is not None:
-            log.warning("worker %s is cut off", worker)
+            log.warning("disconnecting worker %s", worker)
             hub_tunnel.close()
 
     def close(self) -> None:
@@ -84,12 +84,12 @@ class TunnelRegistry:
         if hub_tunnel is not None:
             self._tunnels[worker] = hub_tunnel
         if previous is not None:
-            log.warning("worker %s connected again: its older tunnel is closed", worker)
+            log.warning("worker %s reconnected: closing its previous tunnel", worker)
             previous.close()
 
     def _on_tunnel_lost(self, hub_tunnel: HubTunnel) -> None:
         if self._tunnels.get(hub_tunnel.worker) is hub_tunnel:
-            log.info("worker %s is not connected any more", hub_tunnel.worker)
+            log.info("worker %s disconnected", hub_tunnel.worker)
             del self._tunnels[hub_tunnel.worker]
             del self._handlers[hub_tunnel.worker]
 

@@ -59,7 +59,7 @@ class WorkerTunnel:
         stream = self._streams.get(number)
         if frame.kind == OPEN:
             if stream is not None:
-                raise ProtocolError(f"stream {number} is open already")
+                raise ProtocolError(f"stream {number} is already open")
             stream = self._streams[number] = _WorkerStream(number, self.connection, self._handler, self._remove_stream)
             stream.on_open(decode_open(frame.payload))
         elif stream is None:  # Frames that were in flight when this end closed the stream.
@@ -74,7 +74,7 @@ class WorkerTunnel:
         elif frame.kind == RESET:
             stream.drop()
         else:
-            raise ProtocolError("the hub answered")
+            raise ProtocolError("unexpected response frame from the hub")
 
     def _remove_stream(self, number: int) -> None:
         self._streams.pop(number, None)
@@ -120,7 +120,7 @@ class _WorkerStream:
         if self._request is None:
             return
         if self._receive_window.total > self._length:
-            raise ProtocolError("more DATA than the OPEN said")
+            raise ProtocolError("more DATA than announced in OPEN frame")
         self._body.append(data)
         credit = self._receive_window.grant()
         if credit:
@@ -131,7 +131,7 @@ class _WorkerStream:
         if request is None:
             return
         if self._receive_window.total != self._length:
-            raise ProtocolError("less DATA than the OPEN said")
+            raise ProtocolError("less DATA than announced in OPEN frame")
         request.body = b"".join(self._body)
         self._body.clear()
         try:
@@ -156,14 +156,14 @@ class _WorkerStream:
 
     def _send_response(self, response: Answer) -> None:
         if isinstance(response, Upgrade):
-            response = error_response(NotImplementedHere("connections of hosted clusters cannot be upgraded"))
+            response = error_response(NotImplementedHere("hosted clusters do not support connection upgrades"))
         length = None
         if isinstance(response, Response):
             length = len(response.body) if isinstance(response.body, bytes) else sum(map(len, response.body))
         head = encode_head(response.status, response.content_type, response.headers, length)
         if len(head) > MAX_PAYLOAD:
             self._send_response(
-                error_response(InternalError("Internal error occurred: the answer's headers are too large"))
+                error_response(InternalError("Internal error occurred: the response headers are too large"))
             )
             return
         self._connection.send(HEAD, self._number, head)
@@ -178,7 +178,7 @@ class _WorkerStream:
         try:
             answer.start(self)
         except Exception:
-            log.exception("a stream failed")
+            log.exception("stream through the tunnel failed")
             self.abort()
         # The first burst (a watch's initial events) was requested by the client: only what it falls behind after that
         # counts.
@@ -198,9 +198,7 @@ class _WorkerStream:
         self.send_buffer.add(data)
         self._connection.enqueue(self.send_buffer)
         if 0 < self._pending_limit < self.send_buffer.pending:
-            log.warning(
-                "a client of a hosted cluster's stream is %d bytes behind and is cut off", self.send_buffer.pending
-            )
+            log.warning("closing stream of a hosted cluster: client is %d bytes behind", self.send_buffer.pending)
             self.abort()
 
     def close(self) -> None:
@@ -249,7 +247,7 @@ class _WorkerStream:
 def error_response(error: BaseException) -> Response:
     """Converts any exception to a Status response."""
     if not isinstance(error, StatusError):
-        log.error("a request through the tunnel failed", exc_info=error)
-        error = InternalError("Internal error occurred: the worker's log has the details")
+        log.error("request through the tunnel failed", exc_info=error)
+        error = InternalError("Internal error occurred: see the worker's log")
     headers = (("Retry-After", str(error.retry_after)),) if error.retry_after else ()
     return Response(error.status_code, orjson.dumps(error.to_status()), headers=headers)

@@ -57,7 +57,7 @@ class WorkerProcessSupervisor:
 
     async def reconcile(self, key: Key) -> float | None:
         if not self._workers.has_synced:
-            raise RequeueError("the Workers have not been listed yet")
+            raise RequeueError("informer of Workers has not synced yet")
         worker = self._workers.objects.get(key)
         try:
             if worker is not None:
@@ -108,5 +108,5 @@ class WorkerProcessSupervisor:
             return
         with suppress(NotFound):
             await self._client.get(WORKERS, name, namespace)
-            raise RequeueError(f"worker {name} is there again")
+            raise RequeueError(f"Worker {name} exists again")
         await self._processes.stop(name)

@@ -98,7 +98,7 @@ def decide(
     if worker_join.is_expelled(worker):
         return ProcessDecision(
             STOP if process.pid else "",
-            SupervisedCondition("False", EXPELLED, "it was expelled: its process is not run"),
+            SupervisedCondition("False", EXPELLED, "the worker was expelled; its process is not run"),
         )
     if process.pid:
         lease_remaining = process.changed_at + STABLE_SECONDS - monotonic
@@ -113,9 +113,9 @@ def _decide_unclaimed(worker: Object, supervisor_id: str, process: ProcessState)
     if spec.get("infrastructure", infrav1.PROCESS_WORKER) != infrav1.PROCESS_WORKER or infrav1.is_deleting(worker):
         return ProcessDecision("", NO_CONDITION)
     if not _is_in_worker_namespace(worker):
-        return _not_supervised(WRONG_NAMESPACE, f"Workers are in the namespace {infrav1.NAMESPACE}")
+        return _not_supervised(WRONG_NAMESPACE, f"Workers must be in the namespace {infrav1.NAMESPACE}")
     if _has_joined(worker):
-        message = "a worker that this hub did not start has joined by this name; its infrastructure is external"
+        message = "a worker that this hub did not start has joined with this name; its infrastructure is external"
         return _not_supervised(JOINED_FROM_ELSEWHERE, message)
     if not supervisor_id:
         return _not_supervised(
@@ -124,7 +124,8 @@ def _decide_unclaimed(worker: Object, supervisor_id: str, process: ProcessState)
     unsupported = sorted(set(spec.get("provides") or ()) - PROVIDES)
     if unsupported:
         return _not_supervised(
-            NOT_PROVIDED, f"a process provides {', '.join(sorted(PROVIDES))}, not {', '.join(unsupported)}"
+            NOT_PROVIDED,
+            f"a worker process can provide only {', '.join(sorted(PROVIDES))}, not {', '.join(unsupported)}",
         )
     if process.owner_uid is not None and process.owner_uid != metadata["uid"]:
         message = f"{process.directory} holds the data of another worker; move it away, or choose another name"
@@ -139,7 +140,8 @@ def _decide_abandoned(worker: Object, supervisor_id: str, process: ProcessState,
     if supervisor_id and process.owner_uid is None and not infrav1.is_deleting(worker) and not _has_joined(worker):
         return ProcessDecision(CLAIM)
     message = (
-        f"the hub that runs it is silent ({infrav1.SUPERVISOR_ANNOTATION}: {supervisor_of(worker)}); its data is there"
+        "no heartbeat from the hub that runs it and has its data "
+        f"({infrav1.SUPERVISOR_ANNOTATION}: {supervisor_of(worker)})"
     )
     return ProcessDecision("", SupervisedCondition("Unknown", SUPERVISOR_SILENT, message), infrav1.HEARTBEAT_SECONDS)
 
@@ -168,7 +170,7 @@ def _decide_removal(process: ProcessState, uid: str) -> ProcessDecision:
 def _decide_stopped(worker: Object, process: ProcessState, monotonic: float) -> ProcessDecision:
     metadata = worker["metadata"]
     if process.owner_uid is None and _has_joined(worker):
-        message = f"{process.directory} is gone, and with it what it hosted; bring it back, or delete the Worker"
+        message = f"{process.directory} is missing with the hosted clusters; restore it, or delete the Worker"
         return ProcessDecision("", SupervisedCondition("False", DIRECTORY_MISSING, message), RECHECK_SECONDS)
     if process.owner_uid not in (None, metadata["uid"]):
         message = f"{process.directory} holds the data of another worker; move it away"
@@ -179,7 +181,7 @@ def _decide_stopped(worker: Object, process: ProcessState, monotonic: float) -> 
     if process.failures and monotonic < restart_at:
         return ProcessDecision(
             "",
-            SupervisedCondition("False", PROCESS_EXITED, f"{process.exit_message}; it is started again"),
+            SupervisedCondition("False", PROCESS_EXITED, f"{process.exit_message}; restarting"),
             restart_at - monotonic,
         )
     return ProcessDecision(START)

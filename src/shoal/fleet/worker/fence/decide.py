@@ -94,10 +94,10 @@ def write_denied_reason(hosted: str, hold: ClusterHold, lease: LeaseState, now: 
     if not hold.is_guarded:
         return ""
     if not lease.is_live(now, seconds):
-        detail = f"its worker has not reached the hub for {seconds:.0f} s and may have lost it"
+        detail = f"its worker has not reached the hub for {seconds:.0f} s and may no longer own it"
         return f"cluster {hosted} is read-only: {detail}"
     if not hold.is_confirmed(lease):
-        return f"cluster {hosted} is read-only: the hub has not confirmed yet that it is still this worker's"
+        return f"cluster {hosted} is read-only: the hub has not confirmed yet that this worker still owns it"
     return ""
 
 
@@ -105,11 +105,11 @@ def ownership_error(managed: Object, worker: str, copy: Object) -> str:
     """Returns why the hub's ManagedCluster is not the one this worker hosts; empty if it is."""
     version = version_of(copy)
     if managed["metadata"]["uid"] != version.uid:
-        return "the hub has another one of that name"
+        return "the hub has another ManagedCluster with this name"
     if infrav1.assigned_worker(managed) != worker:
         return "it is not assigned to this worker"
     if infrav1.epoch(managed) != version.epoch:
-        return "it was given to this worker anew"
+        return "it was assigned to this worker again"
     return ""
 
 

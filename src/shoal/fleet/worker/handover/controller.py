@@ -88,7 +88,7 @@ class HandoverReconciler:
 
     async def reconcile(self, name: Name) -> float | None:
         if not self._informers.has_synced:
-            raise RequeueError("the worker's own root has not been listed yet")
+            raise RequeueError("informers of the worker's own API have not synced yet")
         copy, message = self._informers.get(MANAGED_CLUSTERS, *name), self._bus.latest(name)
         hosted = embedded.logical_cluster_name(*name)
         if copy is None:
@@ -100,7 +100,7 @@ class HandoverReconciler:
             self._fence.open(hosted, self.controller.name)
             return None
         if not self._registration.joined.is_set():
-            raise RequeueError("the hub has not let this worker join")
+            raise RequeueError("the worker has not joined the hub")
         if is_handed_over(copy):
             await self._delete_cluster(name, hosted, copy)
             return None
@@ -112,7 +112,7 @@ class HandoverReconciler:
         if action is HandoverAction.KEEP:
             return SELDOM_SECONDS
         holder = infrav1.assigned_worker(managed)
-        self._fence.close(hosted, self.controller.name, f"the hub has given it to worker {holder}")
+        self._fence.close(hosted, self.controller.name, f"the hub has assigned it to worker {holder}")
         if action is HandoverAction.CLOSE:
             return LOOK_SECONDS
         await self._registration.verify_hub()
@@ -125,13 +125,13 @@ class HandoverReconciler:
         return None
 
     async def _delete_cluster(self, name: Name, hosted: str, copy: Object) -> None:
-        self._fence.close(hosted, self.controller.name, "the hub has given it to another worker")
+        self._fence.close(hosted, self.controller.name, "the hub has assigned it to another worker")
         await self._report_deleted(name, copy)
         if self._bus.latest(name) is not None:
-            raise RequeueError("the hub has given it back")
+            raise RequeueError("the hub has assigned it to this worker again")
         await self._storage.replace(hosted, {})
         self._fence.open(hosted, self.controller.name)
-        log.info("%s/%s: another worker has it; nothing of it is here any more", *name)
+        log.info("%s/%s: moved to another worker; deleted its data here", *name)
 
     async def _report_deleted(self, name: Name, copy: Object | None) -> None:
         try:

@@ -37,7 +37,7 @@ class HostingReconciler:
 
     async def reconcile(self, name: Name) -> None:
         if not self._informers.has_synced:
-            raise RequeueError("the worker's own root has not been listed yet")
+            raise RequeueError("informers of the worker's own API have not synced yet")
         copy = self._informers.get(MANAGED_CLUSTERS, *name)
         if copy is None:
             return
@@ -81,9 +81,9 @@ class HostingReconciler:
                 await self._own.get(kind, name[1], name[0])
             except NotFound:
                 continue
-            raise RequeueError(f"{kind.resource} {name[1]} is still there")
+            raise RequeueError(f"{kind.resource} {name[1]} still exists")
         for kind in (MACHINE_DEPLOYMENTS, EMBEDDED_TEMPLATES):
             labels = f"{infrav1.CLUSTER_NAME}={name[1]},{nodepools.NODE_POOL_LABEL}"
             remaining, _ = await self._own.list_all(kind, name[0], labels=labels)
             if remaining:
-                raise RequeueError(f"{kind.resource} {remaining[0]['metadata']['name']} is still there")
+                raise RequeueError(f"{kind.resource} {remaining[0]['metadata']['name']} still exists")

@@ -46,11 +46,13 @@ async def request_certificate(
         status = csr.get("status") or {}
         for condition in status.get("conditions") or ():
             if condition["type"] in ("Denied", "Failed"):
-                raise CertificateDenied(condition.get("message") or f"the request was {condition['type'].lower()}")
+                raise CertificateDenied(
+                    condition.get("message") or f"the certificate request was {condition['type'].lower()}"
+                )
         if status.get("certificate"):
             return base64.b64decode(status["certificate"]).decode()
         if clock.monotonic() - started > approval_timeout:
-            raise ApprovalTimeout(f"nobody has decided on the request {csr['metadata']['name']} yet")
+            raise ApprovalTimeout(f"certificate request {csr['metadata']['name']} is neither approved nor denied yet")
         await clock.sleep(pause)
         pause = min(pause * 2, MAX_POLL_SECONDS)
         csr = await hub.get(CSRS, csr["metadata"]["name"])
@@ -75,4 +77,4 @@ async def _create_csr(hub: Client, key: bytes, worker: str, store: str) -> Objec
     try:
         return await hub.get(CSRS, name)
     except Forbidden:
-        raise CSRConflict("the worker has asked with another token before") from None
+        raise CSRConflict("the worker has a certificate request made with another token") from None

@@ -59,7 +59,7 @@ class CertificateRenewer:
             try:
                 await self.renew()
             except (StatusError, Unreachable, CertificateDenied, ApprovalTimeout) as error:
-                log.warning("worker %s: its certificate could not be renewed: %s", self._worker, error)
+                log.warning("cannot renew certificate of worker %s: %s", self._worker, error)
                 await self._clock.sleep(RETRY_SECONDS)
 
     async def renew(self) -> None:
@@ -67,4 +67,4 @@ class CertificateRenewer:
         certificate = await request_certificate(self._hub, self._clock, key, self._worker, self._store)
         self._store_certificate(certificate, key)
         self._renew_at = renewal_time(certificate, self._random())
-        log.info("worker %s has a new certificate", self._worker)
+        log.info("renewed certificate of worker %s", self._worker)

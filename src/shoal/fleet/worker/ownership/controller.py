@@ -56,19 +56,21 @@ class OwnershipReconciler:
 
         def change(managed: Object) -> Object:
             if is_leaving(managed, self._worker):
-                raise RequeueError("it is to be moved away")
+                raise RequeueError("the ManagedCluster is about to move to another worker")
             if migration.lease_guard(managed) == held:
-                raise RequeueError("it has to be a change: that is what a compare-and-swap of the hub fails on")
+                raise RequeueError("status.held is unchanged, but the compare-and-swap on the hub needs a change")
             return {**infrav1.status_of(managed), "held": held}
 
         await update_hub_status(self._hub, self._worker, name, copy, change)
         if not self._fence.confirm(hosted, epoch, lapses):
-            raise RequeueError("the Lease has run out meanwhile")
+            raise RequeueError("the Lease expired meanwhile")
 
     async def _withdraw(self, name: Name, copy: Object) -> None:
         def change(managed: Object) -> Object | None:
             if migration.migrates_on_worker_loss(managed):
-                raise RequeueError("the hub wants it to move again")  # A message to this worker will follow.
+                raise RequeueError(
+                    "migration on worker loss was enabled again"
+                )  # A message to this worker will follow.
             return {key: value for key, value in infrav1.status_of(managed).items() if key != "held"}
 
         await update_hub_status(self._hub, self._worker, name, copy, change)

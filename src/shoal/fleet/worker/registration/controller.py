@@ -89,7 +89,7 @@ class WorkerRegistration:
         except NotFound:
             if self._settings.is_hub_managed:
                 self.joined.clear()
-                raise RequeueError(f"there is no Worker {self._settings.name} any more") from None
+                raise RequeueError(f"Worker {self._settings.name} no longer exists") from None
             worker = await self._hub.create(WORKERS, worker_object(self._settings, self._store_id), infrav1.NAMESPACE)
             log.info("worker %s joined", self._settings.name)
         if not store_of(worker):
@@ -99,7 +99,7 @@ class WorkerRegistration:
         if store_of(worker) != self._store_id:
             self.joined.clear()
             raise RequeueError(
-                f"the name {self._settings.name} belongs to another worker's store; start this one with another "
+                f"the name {self._settings.name} is taken by a worker with another store; start this one with another "
                 f"--name, or delete that Worker if it is gone for good"
             )
         patch_body = spec_patch(worker, self._settings)
@@ -147,8 +147,8 @@ class WorkerRegistration:
         pinned = _pinned_id(await self._own.get(CONFIG_MAPS, HUB_CONFIG_MAP, infrav1.NAMESPACE))
         if pinned != await self._bus.hub_id():
             message = (
-                f"the hub is not the one worker {self._settings.name} joined: deletions are held; to accept it, delete "
-                f"ConfigMap {infrav1.NAMESPACE}/{HUB_CONFIG_MAP} of the worker's own API"
+                f"the hub is not the one worker {self._settings.name} joined: deletions are held; to accept this "
+                f"hub, delete ConfigMap {infrav1.NAMESPACE}/{HUB_CONFIG_MAP} in the worker's own API"
             )
             log.warning("%s", message)
             raise RequeueError(message)

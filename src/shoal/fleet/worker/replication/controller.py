@@ -187,7 +187,7 @@ class ReplicationReconciler:
 
         def change(managed: Object) -> Object:
             if is_final and not is_leaving(managed, self._worker):
-                raise RequeueError("it is not to be moved after all")
+                raise RequeueError("the migration was cancelled")
             return {**infrav1.status_of(managed), "backup": backup}
 
         managed = await update_hub_status(self._hub, self._worker, name, copy, change)
@@ -200,7 +200,7 @@ class ReplicationReconciler:
     async def _thaw(self, name: Name, copy: Object) -> None:
         def change(managed: Object) -> Object:
             if is_leaving(managed, self._worker):
-                raise RequeueError("it is to be moved after all")
+                raise RequeueError("the migration was requested again")
             backup = {key: value for key, value in migration.backup_status(managed).items() if key != "final"}
             return {**infrav1.status_of(managed), "backup": backup} if backup else infrav1.status_of(managed)
 

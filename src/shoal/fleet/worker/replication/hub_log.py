@@ -24,7 +24,7 @@ async def write_segment(hub: Client, managed: Object, epoch: int, number: int, c
     except AlreadyExists:
         name = desired["metadata"]["name"]
         if segment_content(await hub.get(SECRETS, name, namespace)) != content:
-            raise RequeueError(f"Secret {name} is there already and is somebody else's; rename or delete it") from None
+            raise RequeueError(f"Secret {name} already exists with other content; rename or delete it") from None
 
 
 async def next_free_number(hub: Client, name: Name, epoch: int, start: int) -> int:

@@ -91,7 +91,7 @@ def replay_log(segments: Iterable[bytes], epoch: int, first: int, revision: int)
             parts, current = [], None
         if current is None:
             if heading.first != number:
-                raise LogCorrupted(f"segment {number} of the log is not the first part of anything")
+                raise LogCorrupted(f"segment {number} of the log is not the first part of a record")
             current = heading
         parts.append(piece)
         if len(parts) == heading.parts:
@@ -100,7 +100,7 @@ def replay_log(segments: Iterable[bytes], epoch: int, first: int, revision: int)
     if state is None:
         raise SegmentMissing(f"the log has no complete base from segment {first} on")
     if state.revision < revision:
-        raise SegmentMissing(f"the log ends at revision {state.revision}, and was said to reach {revision}")
+        raise SegmentMissing(f"the log ends at revision {state.revision}, before the expected revision {revision}")
     return state
 
 
@@ -111,17 +111,17 @@ def _parse_segment(segment: bytes, epoch: int, number: int) -> tuple[_SegmentHea
         header = _SegmentHeader(int(fields["first"]), int(fields["parts"]), str(fields["digest"]))
         identity = fields["format"], fields["epoch"], fields["number"]
     except (ValueError, KeyError, TypeError):
-        raise LogCorrupted(f"segment {number} of the log cannot be read") from None
+        raise LogCorrupted(f"segment {number} of the log cannot be decoded") from None
     if identity[0] != FORMAT:
         raise LogCorrupted(f"segment {number} of the log has format {identity[0]}, this worker reads {FORMAT}")
     if identity[1:] != (epoch, number):
-        raise LogCorrupted(f"segment {number} of the log says that it is {identity[2]} of epoch {identity[1]}")
+        raise LogCorrupted(f"segment {number} of the log is labelled segment {identity[2]} of epoch {identity[1]}")
     return header, piece
 
 
 def _decode_record(compressed: bytes, heading: _SegmentHeader) -> LogRecord:
     if hashlib.sha256(compressed).hexdigest() != heading.digest:
-        raise LogCorrupted(f"the record of the log from segment {heading.first} on is not what was shipped")
+        raise LogCorrupted(f"digest mismatch in the log record that starts at segment {heading.first}")
     first, *lines = gzip.decompress(compressed).split(b"\n")
     header = orjson.loads(first)
     changes: dict[str, bytes | None] = {}
@@ -129,7 +129,9 @@ def _decode_record(compressed: bytes, heading: _SegmentHeader) -> LogRecord:
         key, value = orjson.loads(line)
         changes[key] = None if value is None else value.encode()
     if len(changes) != header["changes"]:
-        raise LogCorrupted(f"the record of the log from segment {heading.first} on has {len(changes)} changes")
+        raise LogCorrupted(
+            f"the log record that starts at segment {heading.first} has a wrong number of changes: {len(changes)}"
+        )
     return LogRecord(header["since"], header["revision"], changes, tuple(header["tokenKeys"]))
 
 
@@ -141,7 +143,7 @@ def _apply_record(state: ReplayedState | None, record: LogRecord, number: int) -
         raise SegmentMissing(f"the log has no complete base before segment {number}")
     if record.since != state.revision:
         raise SegmentMissing(
-            f"segment {number} of the log follows revision {record.since}, and before it is {state.revision}"
+            f"segment {number} of the log follows revision {record.since}, but the previous one is {state.revision}"
         )
     for key, value in record.changes.items():
         if value is None:

@@ -46,7 +46,7 @@ def hub_kubeconfig(secret: Object, name: str, server: str, ca: str) -> str:
         config = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         (user,) = (user["user"] for user in config["users"])
     except (KeyError, TypeError, ValueError, yaml.YAMLError):
-        raise ValueError(f"Secret {secret['metadata']['name']} holds no kubeconfig with one user") from None
+        raise ValueError(f"Secret {secret['metadata']['name']} has no kubeconfig with exactly one user") from None
     cluster = {"server": server}
     if ca:
         cluster["certificate-authority-data"] = base64.b64encode(ca.encode()).decode()
@@ -92,7 +92,7 @@ class StatusReporter:
 
     async def reconcile(self, name: Name) -> float | None:
         if not self._informers.has_synced:
-            raise RequeueError("the worker's own root has not been listed yet")
+            raise RequeueError("informers of the worker's own API have not synced yet")
         message, copy = self._bus.latest(name), self._informers.get(MANAGED_CLUSTERS, *name)
         if message is None or message.deleting or copy is None:
             self._verified_at.pop(name, None)
@@ -101,7 +101,7 @@ class StatusReporter:
         if not self._bus.is_live:
             return None  # When it is live again, all are reconciled, and what differs is reported then.
         if not self._registration.joined.is_set():
-            raise RequeueError("the hub has not let this worker join")
+            raise RequeueError("the worker has not joined the hub")
         version = version_of(copy)
         if (version.uid, version.epoch) != (message.version.uid, message.version.epoch):
             return None  # The subscriber has not caught up; its write triggers another reconcile.

@@ -97,7 +97,7 @@ def _provider_failure(control_plane: Object | None) -> tuple[str, str] | None:
 
 def _infrastructure_condition(cluster: Object | None) -> ConditionFields:
     if cluster is None:
-        return "False", "NotThereYet", "the Cluster is not there yet"
+        return "False", "NotThereYet", "the Cluster does not exist yet"
     condition = get_condition(cluster, infrav1.INFRASTRUCTURE_READY)
     if condition is not None:
         return str(condition["status"]), str(condition.get("reason") or "Unknown"), str(condition.get("message") or "")
@@ -129,10 +129,10 @@ def _nodes_condition(managed: Object, state: HostedState) -> ConditionFields:
 
 def _ready_condition(state: HostedState, running: bool) -> ConditionFields:
     if running:
-        return "True", "Running", "its API is served"
+        return "True", "Running", "the API server is ready"
     if is_provisioned(state.cluster):
-        return "False", "NoKubeconfig", "there is no kubeconfig for it yet"
-    return "False", "Provisioning", "its control plane is being provisioned"
+        return "False", "NoKubeconfig", "the kubeconfig does not exist yet"
+    return "False", "Provisioning", "the control plane is being provisioned"
 
 
 def _upgraded_condition(managed: Object, state: HostedState) -> ConditionFields:
@@ -146,13 +146,13 @@ def _upgraded_condition(managed: Object, state: HostedState) -> ConditionFields:
         and state.control_plane is not None
         and is_control_plane_provisioned(state.control_plane)
     ):
-        return "False", CONTROL_PLANE_UPGRADING, f"the control plane goes to {desired}"
+        return "False", CONTROL_PLANE_UPGRADING, f"the control plane is being upgraded to {desired}"
     counts = [each for pool in state.pools.values() for each in infrav1.status_of(pool).get("versions") or ()]
     nodes = sum(int(each["replicas"]) for each in counts)
     outdated = sum(int(each["replicas"]) for each in counts if each.get("version") != desired) if desired else 0
     if outdated:
         return "False", NODES_UPGRADING, f"{nodes - outdated} of {nodes} nodes run {desired}"
-    return "True", UP_TO_DATE, "control plane and nodes run the version asked for"
+    return "True", UP_TO_DATE, "control plane and nodes run the requested version"
 
 
 def _with_condition(obj: Object, type_: str, condition: ConditionFields, now: str) -> Object:

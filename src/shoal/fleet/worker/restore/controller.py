@@ -70,7 +70,7 @@ class RestoreReconciler:
         if message.deleting or not needs_restore(message, copy):
             return None
         if not self._registration.joined.is_set():
-            raise RequeueError("the hub has not let this worker join")
+            raise RequeueError("the worker has not joined the hub")
         now = rfc3339(self._clock.now())
         try:
             await self._restore(name, message, copy, now)
@@ -98,7 +98,7 @@ class RestoreReconciler:
         self._fence.close(hosted, self.controller.name, "it is being restored from its log")
         try:
             if copy is None and self._storage.contents(hosted).entries:
-                raise HostedNameConflict(f"this worker has something of its own under the name {hosted}")
+                raise HostedNameConflict(f"this worker already has another logical cluster {hosted}")
             await self._storage.flush()
             first, state = await self._replay_log(name, message, copy, int(source["epoch"]))
             min_revision = restore_revision(state, self._storage.revision)
@@ -122,10 +122,10 @@ class RestoreReconciler:
         if copy is not None and version_of(copy).epoch == epoch:
             return first, self._local_state(embedded.logical_cluster_name(*name), int(backup.get("last") or 0))
         if not is_known:
-            raise SegmentMissing(f"the hub does not know where the log of epoch {epoch} begins")
+            raise SegmentMissing(f"the hub has no first segment of the log of epoch {epoch}")
         segments = [segment async for segment in hub_log.read_segments(self._hub, name, epoch, first)]
         if not segments:
-            raise SegmentMissing(f"segment {first} of epoch {epoch} of the log is not there")
+            raise SegmentMissing(f"segment {first} of the log of epoch {epoch} not found")
         return first, replay_log(segments, epoch, first, int(migration.restore_source(message.managed)["revision"]))
 
     def _local_state(self, hosted: str, last: int) -> ReplayedState:

@@ -52,9 +52,9 @@ def adapt_entries(
         raise LogCorrupted("the log has no logical cluster")
     for key, value in entries.items():
         if not is_valid_entry(key, value):
-            raise LogCorrupted(f"the log holds {key}, which is no object as stores have them")
+            raise LogCorrupted(f"the log has an invalid entry {key}")
         if key != copy and hosted_cluster_of(key, value) != hosted:
-            raise LogCorrupted(f"the log holds {key}, which is not of this cluster")
+            raise LogCorrupted(f"the log has an entry {key}, which does not belong to this cluster")
     entries[logical] = _adapt_logical_cluster(entries[logical], state, min_revision)
     entries[copy] = _adapt_copy(entries[copy], message, hub, (*log_position, state.last_segment))
     return entries
@@ -112,7 +112,7 @@ def with_restored_condition(managed: Object, now: str) -> Object:
     """Returns the ManagedCluster with the Restored condition."""
     if not migration.restore_source(managed):
         return managed
-    message = f"all of it is here, as of revision {migration.restore_source(managed).get('revision')} or later"
+    message = f"restored at revision {migration.restore_source(managed).get('revision')} or later"
     return _with_condition(managed, ("True", migration.RESTORED, message), now)
 
 

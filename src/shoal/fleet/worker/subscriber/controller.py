@@ -56,7 +56,7 @@ class HubSubscriber:
             self._unsaved.pop(name, None)
             return None
         if not self._registration.joined.is_set():
-            raise RequeueError("the hub has not let this worker join")
+            raise RequeueError("the worker has not joined the hub")
         copy = await self._get_copy(name)
         decision = decide(message, copy, self._registration.hub_id)
         match decision.action:
