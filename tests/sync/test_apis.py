@@ -139,7 +139,7 @@ def test_a_cluster_whose_schema_does_not_fit_is_told_which_field(server: Server)
         ready(hub, "east")
         register(hub, west, "west")
         found = told(hub, f"{IMPORTS}/widgets.west.v1.example.com", "Compatible", "False")
-        said = "spec.color: is not there (schemaUpdateStrategy is UpdateUnpublished)"
+        said = "spec.color: is missing (schemaUpdateStrategy is UpdateUnpublished)"
         assert (found["reason"], found["message"]) == ("IncompatibleSchema", said)
         assert "widgets.example.com" not in ready(hub, "west")["status"]["syncedResources"]
         assert "widgets.example.com" in ready(hub, "east")["status"]["syncedResources"]

@@ -113,7 +113,7 @@ def test_the_hub_comes_back_empty(tmp_path: Path, member: Cluster) -> None:
     problem = pair.hub.eventually(
         lambda: (pair.hub.get(path)["metadata"].get("annotations") or {}).get(workloadcluster.PROBLEM_ANNOTATION)
     )
-    assert "does not come from this hub" in str(problem)
+    assert "was not synced from this hub" in str(problem)
     assert member.get(path)["data"] == {"a": "1"}
     pair.hub.delete(path).ok()
     assert pair.hub.get(path).status == 404
@@ -156,7 +156,7 @@ def test_a_syncer_that_does_not_see_everything_deletes_nothing(server: Server, m
         pair.fill()
     # It was told to forget the ConfigMap while it was away, and now does not see who else may need it.
     with hub_loops(server, hub, SETTINGS, clock, lambda transport: Forgetful(transport, "/deployments")):
-        said = "not listed yet: deployments.apps"
+        said = "informers have not synced yet: deployments.apps"
         hub.eventually(lambda: pair.condition("SyncerReady", "False").get("message") == said)
         pair.still_synced()
     with hub_loops(server, hub, SETTINGS, clock):

@@ -110,7 +110,7 @@ def test_plans(obj: Object | None, copy: Object | None, wanted: SyncPlan) -> Non
 @pytest.mark.parametrize("copy", [THEIRS, OTHER_HUB])
 def test_what_is_not_ours_is_taken_over_by_force_only(copy: Object) -> None:
     refused = plan_sync(TARGET, on_hub(held=False), copy)
-    assert refused.problem.startswith("east has an object of this name that does not come from this hub")
+    assert refused.problem.startswith("east has an object with this name that was not synced from this hub")
     assert refused == SyncPlan(problem=refused.problem)
     assert plan_sync(TARGET, on_hub(metadata=FORCED), copy).apply is not None
 

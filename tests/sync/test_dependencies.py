@@ -93,10 +93,10 @@ def test_needed_objects_of_others_are_left_alone_and_reported(world: World) -> N
     world.hub.post(world.path("configmaps"), config_map("settings", {"a": "1"})).ok()
     world.hub.post(world.path(), with_config("web", name, "settings")).ok()
     said = world.hub.eventually(lambda: (world.hub.get(path)["metadata"].get("annotations") or {}).get(PROBLEM))
-    assert "does not come from this hub" in str(said)
+    assert "was not synced from this hub" in str(said)
     assert member.get(path)["data"] == {"a": "theirs"}
     told = world.told(name, "NotSynced")
-    assert told["message"].startswith(f"not in the cluster: configmaps {world.namespace}/settings: ")
+    assert told["message"].startswith(f"not synced to the cluster: configmaps {world.namespace}/settings: ")
     events = world.hub.eventually(lambda: world.hub.get(world.path("events")).ok()["items"])
     assert [(e["reason"], e["involvedObject"]["name"]) for e in events] == [("NotSynced", "settings")]
     world.hub.delete(f"{world.path()}/web").ok()
@@ -176,7 +176,7 @@ def test_objects_of_system_namespaces_do_not_travel(world: World) -> None:
     path = f"/api/v1/namespaces/kube-system/configmaps/{name}"
     world.hub.post(path.rpartition("/")[0], config_map(name, {}, labels={ASSIGNED: name})).ok()
     said = world.hub.eventually(lambda: (world.hub.get(path)["metadata"].get("annotations") or {}).get(PROBLEM))
-    assert said == "objects of the namespace kube-system do not travel"
+    assert said == "objects of the namespace kube-system are not synced"
     world.hub.delete(path).ok()
     assert member.get(path).status == 404
 
@@ -197,7 +197,7 @@ def test_much_at_once_waits_for_a_word(world: World) -> None:
     selected = f"{world.path('configmaps')}?labelSelector=mass"
     world.hub.delete(selected).ok()
     told = world.told(name, "DeletionsHeld")
-    assert "annotate this Cluster workloads.kcp.dev/allow-deletions=true if that is meant" in told["message"]
+    assert "annotate this Cluster workloads.kcp.dev/allow-deletions=true to allow it" in told["message"]
     left = len(member.get(selected).ok()["items"])
     assert left >= count - FREE_DELETIONS
     assert len(world.hub.get(selected).ok()["items"]) >= count - FREE_DELETIONS

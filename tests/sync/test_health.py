@@ -129,5 +129,5 @@ async def test_answers_that_are_none(patient: Patient, failure: Exception, told:
 
 def test_sync_modes() -> None:
     assert SyncSettings(mode="pull").mode == "pull"
-    with pytest.raises(ShoalError, match="no sync mode 'puhs': there are push, pull, none"):
+    with pytest.raises(ShoalError, match="unknown sync mode 'puhs': must be one of push, pull, none"):
         SyncSettings(mode="puhs")

@@ -79,7 +79,7 @@ async def test_the_preferred_version_first_and_subresources() -> None:
 async def test_a_group_that_does_not_answer_is_not_empty() -> None:
     client = Pretended()
     assert (await discover_resources(client)).unknown_groups == {"broken.io"}
-    with pytest.raises(Exception, match="is not known now"):
+    with pytest.raises(Exception, match="cannot discover the API group"):
         await discover_resource(client, "gadgets", "broken.io")
     assert await discover_resource(client, "gadgets", "example.com") is None
     assert await discover_resource(client, "gadgets", "nobody.io") is None
@@ -87,7 +87,7 @@ async def test_a_group_that_does_not_answer_is_not_empty() -> None:
     assert pulled.missing == ()
     assert pulled.is_unknown(GVR("broken.io", "v1", "gadgets"))
     assert not pulled.is_unknown(GVR("example.com", "v1", "widgets"))
-    assert pulled.message == "does not answer: broken.io"
+    assert pulled.message == "API groups that do not answer: broken.io"
 
 
 async def test_a_server_that_refuses_is_told_and_not_read_as_empty() -> None:

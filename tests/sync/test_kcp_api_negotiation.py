@@ -70,7 +70,7 @@ def test_the_originals_transcript(server: Server) -> None:
         register(hub, east, "us-east1")
         refused = told(hub, imported("us-east1"), "Compatible", "False")
         assert refused["reason"] == "IncompatibleSchema"
-        assert refused["message"] == "spec.color: is not there (schemaUpdateStrategy is UpdateUnpublished)"
+        assert refused["message"] == "spec.color: is missing (schemaUpdateStrategy is UpdateUnpublished)"
         assert "color" in fields(hub)
         hub.patch(imported("us-east1"), {"spec": {"schemaUpdateStrategy": "UpdatePublished"}}).ok()
         told(hub, imported("us-east1"), "Compatible", "True")
@@ -94,7 +94,7 @@ def test_the_originals_transcript(server: Server) -> None:
         register(hub, east, "us-east1")
         told(hub, AGREED, "Enforced", "True")
         refused = told(hub, imported("us-east1"), "Compatible", "False")
-        assert refused["message"] == "spec.color: is not there (a CRD made by hand decides)"
+        assert refused["message"] == "spec.color: is missing (a manually created CRD defines the schema)"
         agreed = hub.get(AGREED).ok()["spec"]["openAPIV3Schema"]
         assert "color" in agreed["properties"]["spec"]["properties"]
         hub.delete(f"{DEFINITIONS}/{NAME}").ok()
@@ -147,7 +147,7 @@ def test_what_a_cluster_offers_is_followed_as_it_changes(server: Server) -> None
         vanished(hub, imported("west"))
         hub.eventually(lambda: condition(hub.get(AGREED).ok(), "Published").get("reason") == "ObjectsRemain")
         said = condition(hub.get(AGREED).ok(), "Published")["message"]
-        assert said == "it is withdrawn when no object of it is left"
+        assert said == "the API is withdrawn when its last object is deleted"
         assert hub.get(f"{WIDGETS}/kept").status == 200
         # And comes back.
         west.post(DEFINITIONS, {**definition, "metadata": {"name": NAME}}).ok()

@@ -64,7 +64,7 @@ ANOTHER = copied(TARGET, on_hub("other--east", "h-2"))
 NEEDED = copied(TARGET, ROOT, "deployments.apps")
 THEIRS = {"metadata": {"name": "settings", "uid": "x-1"}}
 FORCED: Object = {"annotations": {CALLED: "settings", workloadcluster.FORCE_ANNOTATION: "true"}}
-RIVAL = "east has the copy of other--east by the name settings"
+RIVAL = "east has the copy of other--east under the name settings"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_what_is_needed_may_be_there_by_itself() -> None:
     assert plan_dependency(TARGET, ROOT, copied(TARGET, on_hub()), {"deployments.apps"}) == SyncPlan()
     assert plan_dependency(TARGET, ROOT, NEEDED, {"deployments.apps"}) == SyncPlan()
     refused = plan_sync(TARGET, on_hub(), THEIRS).problem
-    assert refused.startswith("east has an object named settings that does not come from this hub; ")
+    assert refused.startswith("east has an object named settings that was not synced from this hub; ")
 
 
 # --- between servers ---
@@ -136,7 +136,7 @@ def test_a_name_that_is_taken_is_told_and_had_when_it_is_free(world: World) -> N
     hub.post(maps, leaf("first", name, "settings", "first")).ok()
     uid = there(member, f"{maps}/settings")["metadata"]["uid"]
     hub.post(maps, leaf("second", name, "settings", "second")).ok()
-    said = f"{name} has the copy of first by the name settings"
+    said = f"{name} has the copy of first under the name settings"
     assert problem_of(hub, f"{maps}/second") == said
     assert f"configmaps {world.namespace}/second: {said}" in world.told(name, "NotSynced")["message"]
     reasons = hub.eventually(lambda: [event["reason"] for event in hub.get(world.path("events")).ok()["items"]])
@@ -150,7 +150,7 @@ def test_a_name_that_is_taken_is_told_and_had_when_it_is_free(world: World) -> N
     # What the cluster has by itself is not touched either.
     member.post(maps, config_map("own", {"a": "theirs"})).ok()
     hub.post(maps, leaf("third", name, "own")).ok()
-    assert problem_of(hub, f"{maps}/third").startswith(f"{name} has an object named own that does not come from")
+    assert problem_of(hub, f"{maps}/third").startswith(f"{name} has an object named own that was not synced from")
     hub.delete(f"{maps}/third").ok()
     gone(hub, f"{maps}/third")
     assert member.get(f"{maps}/own")["data"] == {"a": "theirs"}

@@ -107,10 +107,10 @@ def test_what_is_published_is_narrowed_by_leave_only() -> None:
     found = offers(east=AB, west=A)
     refused = negotiate(current, True, found)
     assert agreed(refused) == AB
-    assert refused.problems == {"east": (), "west": ("b: is not there",)}
+    assert refused.problems == {"east": (), "west": ("b: is missing",)}
     assert agreed(negotiate(current, True, strategy(found, "west", "UpdatePublished"))) == A
     never = negotiate(current, False, strategy(found, "west", "UpdateNever"))
-    assert never.problems["west"] == ("b: is not there",)
+    assert never.problems["west"] == ("b: is missing",)
     assert negotiate(current, False, strategy(found, "west", "")).problems["west"]
 
 
@@ -124,9 +124,9 @@ def test_it_widens_again_when_the_narrowest_leaves_or_widens() -> None:
 def test_an_import_that_becomes_narrower_is_out_or_narrows() -> None:
     current = negotiate(None, False, offers(east=AB, west=AB)).spec
     out = negotiate(current, True, offers(east=AB, west=A))
-    assert (agreed(out), out.problems["west"]) == (AB, ("b: is not there",))
+    assert (agreed(out), out.problems["west"]) == (AB, ("b: is missing",))
     alone = negotiate(current, True, offers(west=A))
-    assert (agreed(alone), alone.problems["west"]) == (AB, ("b: is not there",))
+    assert (agreed(alone), alone.problems["west"]) == (AB, ("b: is missing",))
     freely = negotiate(current, True, strategy(offers(west=A), "west", "UpdatePublished"))
     assert (agreed(freely), freely.problems["west"]) == (A, ())
 
@@ -143,7 +143,7 @@ def test_a_conflict_is_told_whatever_the_strategy_and_hurts_nobody_else() -> Non
 def test_a_schema_that_is_none_stops_nobody_else() -> None:
     found = negotiate(None, False, offers(east=AB, west={"type": "object", "required": 5}, north=A))
     assert agreed(found) == A
-    assert found.problems == {"east": (), "west": ("the schema cannot be read",), "north": ()}
+    assert found.problems == {"east": (), "west": ("cannot decode the schema",), "north": ()}
 
 
 def test_an_agreement_settles_at_once() -> None:
@@ -167,7 +167,7 @@ def test_one_whose_schema_is_not_known_keeps_what_is_agreed() -> None:
     [
         ({"scope": "Cluster"}, "scope is Cluster, not Namespaced"),
         ({"kind": "Gadget"}, "kind is Gadget, not Widget"),
-        ({"subResources": []}, "the subresource status is not there"),
+        ({"subResources": []}, "the subresource status is missing"),
     ],
 )
 def test_scope_names_and_subresources_are_compared(other: Object, said: str) -> None:
@@ -259,7 +259,7 @@ def test_an_import_that_does_not_fit_is_told_which_fields() -> None:
         negotiated(), offers(east=many, west=of()), agreement, ServedState()
     ).imports["west"]
     names = ("a", "b", "c", "d", "e")
-    assert compatible.message == "; ".join([*(f"{name}: is not there" for name in names), "and 2 more"])
+    assert compatible.message == "; ".join([*(f"{name}: is missing" for name in names), "and 2 more"])
     [unknown, _] = negotiation_conditions(negotiated(), offers(north=A), agreement, ServedState()).imports["north"]
     assert (unknown.status, unknown.reason) == ("Unknown", "SchemaUnknown")
 
@@ -282,10 +282,10 @@ def test_a_definition_by_hand_decides() -> None:
     assert spec["openAPIV3Schema"] == ABC
     assert import_spec_from_crd(by_hand, GVR("example.com", "v2", "widgets"), negotiated()["spec"]) is None
     found = check_against(spec, offers(east=AB, west=ABC))
-    assert found.problems == {"east": ("c: is not there",), "west": ()}
+    assert found.problems == {"east": ("c: is missing",), "west": ()}
     said = negotiation_conditions(negotiated(), offers(east=AB), found, ServedState(is_listed=True, crd=by_hand))
     assert told(said.negotiated)["Enforced"] == ("True", "ManualDefinition")
-    assert said.imports["east"][0].message == "c: is not there (a CRD made by hand decides)"
+    assert said.imports["east"][0].message == "c: is missing (a manually created CRD defines the schema)"
 
 
 def test_the_definition_has_all_versions_that_are_published() -> None:

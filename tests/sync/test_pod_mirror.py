@@ -170,7 +170,7 @@ def test_a_hub_that_syncs_pods_shows_none(server: Server) -> None:
         assert hub.get("/api/v1/pods").status == 200
         hub.patch(f"{WORKLOAD_CLUSTERS}/{pair.name}", {"spec": {"mirror": ["pods"]}}).ok()
         said = pair.told("NotShown")["message"]
-        assert said == "of what spec.mirror asks for is not shown: pods, for this hub has Pods of its own"
+        assert said == "requested by spec.mirror but not mirrored: pods, because this hub has Pods of its own"
         spec = {"containers": [{"name": "c", "image": "i"}]}
         posed = {"metadata": {"name": "p", "labels": {workloadcluster.MIRRORED_FROM_LABEL: pair.name}}, "spec": spec}
         refused = hub.post("/api/v1/namespaces/default/pods", posed)

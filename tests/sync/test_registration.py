@@ -136,7 +136,10 @@ def test_cluster_api_clusters_on_a_hub(server: Server) -> None:
             return said
 
         hub.eventually(problem)
-        assert problem() == "clusters.workload.kcp.dev 'taken' exists and is not of this Cluster API Cluster"
+        assert (
+            problem()
+            == "clusters.workload.kcp.dev 'taken' already exists and does not belong to this Cluster API Cluster"
+        )
         hub.patch(f"{CLUSTERS}/alone", {"metadata": {"annotations": {"workloads.kcp.dev/register": None}}}).ok()
         hub.eventually(lambda: "alone" in names(hub))
         for name in ("one", "taken"):

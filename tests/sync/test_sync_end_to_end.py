@@ -122,8 +122,8 @@ def test_an_object_of_others_is_left_alone(world: World) -> None:
     world.hub.post(world.path("configmaps"), config_map("settings", {"a": "1"}, labels={ASSIGNED: name})).ok()
     said = world.hub.eventually(lambda: (world.hub.get(path)["metadata"].get("annotations") or {}).get(PROBLEM))
     assert said == (
-        f"{name} has an object of this name that does not come from this hub; "
-        "annotate this one workloads.kcp.dev/force=true to take it over"
+        f"{name} has an object with this name that was not synced from this hub; "
+        "annotate this object workloads.kcp.dev/force=true to take it over"
     )
     assert member.get(path)["data"] == {"a": "theirs"}
     assert "finalizers" not in world.hub.get(path)["metadata"]
@@ -158,7 +158,7 @@ def test_service_account_tokens_do_not_travel(world: World) -> None:
     world.hub.post(world.path("secrets"), secret).ok()
     path = f"{world.path('secrets')}/token"
     said = world.hub.eventually(lambda: (world.hub.get(path)["metadata"]["annotations"] or {}).get(PROBLEM))
-    assert said == "the tokens of this hub's service accounts do not travel"
+    assert said == "service account tokens of this hub are not synced"
     assert member.get(path).status == 404
 
 
@@ -178,7 +178,10 @@ def test_a_workload_cluster_that_goes_leaves_its_copies_and_frees_the_hub(world:
     # Registered again, the copy has no object on the hub: it is named, and stays.
     world.register(member, name)
     orphans = world.told(name, "Orphans")
-    assert orphans["message"] == f"without an object on this hub, left alone: deployments.apps {world.namespace}/web"
+    assert (
+        orphans["message"]
+        == f"copies without an object on this hub, left unchanged: deployments.apps {world.namespace}/web"
+    )
     assert member.get(path)["metadata"]["uid"] == before["metadata"]["uid"]
     world.hub.post(world.path(), deployment("web", name, replicas=4)).ok()
     member.eventually(lambda: member.get(path)["spec"]["replicas"] == 4)
@@ -238,8 +241,8 @@ def test_a_kubeconfig_that_is_missing_or_names_files_is_named(world: World) -> N
     text += "{server: 'https://x', certificate-authority: /etc/hostname}}]\nusers: [{name: a, user: {}}]"
     world.add_cluster(f"{world.namespace}-c", {"kubeconfig": text})
     said = {
-        "a": "neither spec.kubeconfigSecretRef nor spec.kubeconfig is given",
-        "b": f"the Secret {world.namespace}/none is not there",
+        "a": "neither spec.kubeconfigSecretRef nor spec.kubeconfig is set",
+        "b": f"Secret {world.namespace}/none not found",
         "c": "the kubeconfig refers to the file '/etc/hostname'; embed its content instead",
     }
     for letter, message in said.items():

@@ -85,7 +85,7 @@ class SyncSettings:
 
     def __post_init__(self) -> None:
         if self.mode not in workloadcluster.SYNC_MODES:
-            raise ShoalError(f"no sync mode {self.mode!r}: there are {', '.join(workloadcluster.SYNC_MODES)}")
+            raise ShoalError(f"unknown sync mode {self.mode!r}: must be one of {', '.join(workloadcluster.SYNC_MODES)}")
 
 
 def new_sync_controllers(client: Client, clock: Clock, new_client: NewClient, settings: SyncSettings) -> list[Runnable]:

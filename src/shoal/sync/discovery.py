@@ -65,7 +65,7 @@ async def discover_resource(client: Client, plural: str, group: str) -> Discover
     result = await discover_resources(client, (group,))
     resource = result.resources.get((plural, group))
     if resource is None and result.unknown_groups:
-        raise StatusError(f"what is in the group {group or 'core'} is not known now")
+        raise StatusError(f"cannot discover the API group {group or 'core'}")
     return resource
 
 

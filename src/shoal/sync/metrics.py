@@ -10,9 +10,7 @@ from shoal.kinds.workload import workloadcluster
 from shoal.objects.conditions import get_condition
 from shoal.telemetry.metrics import MetricFunc, render_text
 
-CLUSTER_STATES = MetricFunc(
-    "shoal_workload_clusters", "Workload Clusters, by whether they are in sync with the hub.", ("ready",)
-)
+CLUSTER_STATES = MetricFunc("shoal_workload_clusters", "Workload Clusters by readiness.", ("ready",))
 
 
 def cluster_state_series(clusters: Iterable[dict[str, Any]]) -> list[tuple[str, Mapping[str, str], float]]:

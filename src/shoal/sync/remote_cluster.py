@@ -38,13 +38,13 @@ class KubeconfigText:
             parsed = parse(self.text, "the kubeconfig")
         except KubeconfigError:
             # The parser's message would contain the text.
-            raise NoKubeconfig("the kubeconfig is not readable as YAML") from None
+            raise NoKubeconfig("the kubeconfig is not valid YAML") from None
         try:
             return new_client(parsed)
         except KubeconfigError as error:
             raise NoKubeconfig(_redact(str(error), parsed)) from None
         except (ValueError, KeyError, TypeError, AttributeError, ssl.SSLError):
-            raise NoKubeconfig("the kubeconfig cannot be used: its certificates or its form are not readable") from None
+            raise NoKubeconfig("the kubeconfig cannot be used: its structure or certificates are invalid") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +83,20 @@ async def kubeconfig_of(client: Client, cluster: Object) -> KubeconfigText:
     reference = spec.get("kubeconfigSecretRef")
     if reference is None:
         if not spec.get("kubeconfig"):
-            raise NoKubeconfig("neither spec.kubeconfigSecretRef nor spec.kubeconfig is given")
+            raise NoKubeconfig("neither spec.kubeconfigSecretRef nor spec.kubeconfig is set")
         return KubeconfigText(spec["kubeconfig"])
     namespace, name, key = reference["namespace"], reference["name"], reference.get("key", "value")
     try:
         secret = await client.get(SECRETS, name, namespace)
     except NotFound:
-        raise NoKubeconfig(f"the Secret {namespace}/{name} is not there") from None
+        raise NoKubeconfig(f"Secret {namespace}/{name} not found") from None
     data = (secret.get("data") or {}).get(key)
     if not data:
-        raise NoKubeconfig(f"the Secret {namespace}/{name} has no key {key!r}")
+        raise NoKubeconfig(f"Secret {namespace}/{name} has no key {key!r}")
     try:
         return KubeconfigText(base64.b64decode(data).decode())
     except (binascii.Error, UnicodeDecodeError):
-        raise NoKubeconfig(f"the key {key!r} of the Secret {namespace}/{name} is not text") from None
+        raise NoKubeconfig(f"key {key!r} of Secret {namespace}/{name} is not text") from None
 
 
 def _redact(message: str, parsed: Object) -> str:

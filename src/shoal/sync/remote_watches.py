@@ -95,9 +95,15 @@ class RemoteWatches:
                     delay = REFUSED_RETRY_SECONDS
                     if self._on_refused is not None:
                         self._on_refused(name)
-                log.info("%s of %s: %s; again in %.1f s", self._gvr.resource, name, error or "no answer", delay)
+                log.info(
+                    "watch of %s in workload Cluster %s failed: %s; retrying in %.1f s",
+                    self._gvr.resource,
+                    name,
+                    error or "no answer",
+                    delay,
+                )
             except Exception:
-                log.exception("%s of %s", self._gvr.resource, name)
+                log.exception("watch of %s in workload Cluster %s failed", self._gvr.resource, name)
             await self._clock.sleep(delay)
             delay = min(delay * 2, MAX_DELAY)
 

@@ -61,7 +61,9 @@ class DiscoveredAPIs:
     @property
     def message(self) -> str:
         parts = [f"not offered: {', '.join(self.missing)}"] if self.missing else []
-        parts += [f"does not answer: {', '.join(sorted(self.unknown_groups))}"] if self.unknown_groups else []
+        parts += (
+            [f"API groups that do not answer: {', '.join(sorted(self.unknown_groups))}"] if self.unknown_groups else []
+        )
         parts += [f"{group_resource(*name)}: {reason}" for name, reason in self.unreadable]
         return truncate("; ".join(parts))
 

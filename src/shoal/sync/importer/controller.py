@@ -165,7 +165,7 @@ class ImportReconciler:
         if _is_unreachable(cluster):
             return None
         if not self._imports.has_synced:
-            raise RequeueError("the imports are not known yet")
+            raise RequeueError("informer of APIResourceImports has not synced yet")
         self._due.discard(name)
         try:
             return await self._import_apis(cluster)
@@ -187,7 +187,7 @@ class ImportReconciler:
         except StatusError as error:
             await self._report_failure(cluster, "ErrorStartingAPIImporter", error)
         except (KeyError, TypeError, AttributeError):
-            error_ = ShoalError("what it says about its APIs cannot be read")
+            error_ = ShoalError("cannot decode the API discovery of the cluster")
             await self._report_failure(cluster, "ErrorStartingAPIImporter", error_)
         try:
             requeue_after = await self._write(cluster, discovered, ready)
@@ -248,7 +248,7 @@ class ImportReconciler:
                 try:
                     await self._client.create(IMPORTS, new)
                 except AlreadyExists:
-                    raise RequeueError("an import of that name is still there") from None
+                    raise RequeueError("an APIResourceImport with this name still exists") from None
             for changed in decision.update:
                 await self._client.update(IMPORTS, changed)
         missing = [import_ for import_ in decision.delete if not discovered.is_unknown(gvr_of(import_))]

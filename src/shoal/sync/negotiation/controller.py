@@ -112,11 +112,11 @@ class NegotiationReconciler:
         await self._write_conditions(NEGOTIATED, negotiated, list(conditions.negotiated))
         await self._write_import_conditions(imports, conditions.imports)
         if negotiated["spec"].get("publish") and not served.is_listed and not served.refused_reason:
-            raise RequeueError("the hub does not list it yet")
+            raise RequeueError("API discovery of the hub does not list it yet")
         if not all(offer.has_schema for offer in offers):
             raise RequeueError(SCHEMA_UNKNOWN.message)
         if served.has_objects:
-            raise RequeueError("it is not to be served any more, but there are objects of it")
+            raise RequeueError("the API is no longer published, but it still has objects")
 
     # --- negotiation ---
 
@@ -141,7 +141,7 @@ class NegotiationReconciler:
             new = updated_negotiated_resource(negotiated, agreement)
             return await self._client.update(NEGOTIATED, new) if new is not None else negotiated
         except (AlreadyExists, Conflict):
-            raise RequeueError("it has just changed") from None
+            raise RequeueError("the NegotiatedAPIResource was changed concurrently") from None
 
     async def _schemas(self, imports: list[Object]) -> dict[str, Object]:
         """Schemas the imports refer to."""
@@ -194,7 +194,7 @@ class NegotiationReconciler:
             write = self._client.create if crd is None else self._client.update
             return replace(served, crd=await write(CRDS, new))
         except (AlreadyExists, Conflict):
-            raise RequeueError("its definition has just changed") from None
+            raise RequeueError("the CRD was changed concurrently") from None
         except StatusError as error:
             if error.status_code != 422:
                 raise
@@ -234,7 +234,7 @@ class NegotiationReconciler:
                     negotiated, [], NegotiatedSpec(None), ServedState(is_listed=True, has_objects=True, crd=crd)
                 )
                 await self._write_conditions(NEGOTIATED, negotiated, list(conditions.negotiated))
-                raise RequeueError("no cluster offers it any more, but there are objects of it")
+                raise RequeueError("no cluster offers the API any more, but it still has objects")
             if crd is not None:
                 await self._remove_from_crd(api, crd)
         with suppress(NotFound):

@@ -17,9 +17,9 @@ Object = dict[str, Any]
 MAX_PROBLEMS, MAX_PROBLEM_LENGTH = 5, 300
 """Limits of the number of reported problems, and of the length of each."""
 SCHEMA_UNKNOWN = SyncCondition(
-    apiresource.COMPATIBLE, "Unknown", apiresource.SCHEMA_UNKNOWN, "the schema it refers to is not stored yet"
+    apiresource.COMPATIBLE, "Unknown", apiresource.SCHEMA_UNKNOWN, "the referenced schema is not stored yet"
 )
-MANUAL_CRD_MESSAGE = "a CRD made by hand decides"
+MANUAL_CRD_MESSAGE = "a manually created CRD defines the schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def _submitted_condition(negotiated: Object, served: ServedState, by_hand: bool)
 def _published_condition(negotiated: Object, served: ServedState, by_hand: bool) -> SyncCondition:
     is_requested, group = negotiated["spec"].get("publish"), negotiated["spec"]["groupVersion"].get("group", "")
     if served.is_listed and served.has_objects:
-        message = "it is withdrawn when no object of it is left"
+        message = "the API is withdrawn when its last object is deleted"
         return SyncCondition(apiresource.PUBLISHED, "True", "ObjectsRemain", message)
     if served.is_listed and (is_requested or by_hand):
         return SyncCondition(apiresource.PUBLISHED, "True", "Served")
@@ -146,11 +146,13 @@ def _published_condition(negotiated: Object, served: ServedState, by_hand: bool)
     if served.refused_reason:
         return SyncCondition(apiresource.PUBLISHED, "False", apiresource.DEFINITION_REFUSED, served.refused_reason)
     if not served.is_builtin and not group:
-        message = "the core group can have no CRD, and Kubernetes knows no such kind"
+        message = "the core group cannot have CRDs, and the kind is not built into Kubernetes"
         return SyncCondition(apiresource.PUBLISHED, "False", apiresource.CANNOT_BE_SERVED, message)
     names_accepted = get_condition(served.crd or {}, "NamesAccepted") or {}
     if names_accepted.get("status") == "False":
         return SyncCondition(
             apiresource.PUBLISHED, "False", apiresource.DEFINITION_REFUSED, str(names_accepted.get("message", ""))
         )
-    return SyncCondition(apiresource.PUBLISHED, "False", "NotServedYet", "the hub does not list it yet")
+    return SyncCondition(
+        apiresource.PUBLISHED, "False", "NotServedYet", "API discovery of the hub does not list it yet"
+    )

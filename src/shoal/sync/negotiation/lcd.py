@@ -57,7 +57,7 @@ def compare_schemas(existing: Object, new: Object) -> LCDSchema:
     try:
         return lowest_common(schema, new["openAPIV3Schema"], builtin=is_builtin(gvr_of({"spec": new})))
     except (TypeError, AttributeError, KeyError, ValueError, RecursionError):
-        return LCDSchema(schema, conflicts=("the schema cannot be read",))
+        return LCDSchema(schema, conflicts=("cannot decode the schema",))
 
 
 def negotiate(
@@ -134,4 +134,4 @@ def _compare_specs(agreed: Object, offer: Object, compare: Compare) -> tuple[Obj
 
 def _missing_subresource(sub: Object, offered_subresources: Sequence[Object]) -> str:
     other = any(one["name"] == sub["name"] for one in offered_subresources)
-    return f"the subresource {sub['name']} {'has other paths' if other else 'is not there'}"
+    return f"the subresource {sub['name']} {'has other paths' if other else 'is missing'}"

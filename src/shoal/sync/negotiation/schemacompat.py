@@ -67,7 +67,7 @@ class _SchemaMerger:
             return existing
         sink = _PathSink(self, path)
         if _accepts_anything(existing):
-            sink.narrow(f"{_type_of(new)} is accepted, not anything")
+            sink.narrow(f"only {_type_of(new)} is accepted")
             return new
         old_type, new_type = _type_of(existing), _type_of(new)
         common_type = old_type if old_type == new_type else _common_type(old_type, new_type)
@@ -85,7 +85,7 @@ class _SchemaMerger:
         elif existing.get(_PRESERVE) and new.get(_PRESERVE):
             result[_PRESERVE] = True
         elif existing.get(_PRESERVE):
-            sink.narrow("unknown fields are not kept")
+            sink.narrow("unknown fields are not preserved")
         if "items" in existing or "items" in new:
             result["items"] = self.merge(existing.get("items") or {}, new.get("items") or {}, f"{path}[]")
             _require_map_keys(result)
@@ -107,7 +107,7 @@ class _SchemaMerger:
                 name = dropped.rpartition(".")[2]
                 if dropped.startswith(path) and re.search(rf"\b{re.escape(name)}\b", rule):
                     self.conflicts.append(
-                        f"{path or 'the object'}: the rule {rule!r} needs {dropped}, which is not there"
+                        f"{path or 'the object'}: the rule {rule!r} needs {dropped}, which is missing"
                     )
 
     def _merge_extensions(self, existing: Object, new: Object, result: Object, sink: _PathSink) -> None:
@@ -129,7 +129,7 @@ class _SchemaMerger:
             self._rules += [(sink.path, str(rule.get("rule", ""))) for rule in rules]
             added = rules[len(unique_values(existing.get(_RULES) or ())) :]
             if added:
-                sink.narrow(f"the rule {added[0].get('rule')!r} is checked")
+                sink.narrow(f"the rule {added[0].get('rule')!r} is added")
 
     def _merge_fields(self, existing: Object, new: Object, result: Object, sink: _PathSink) -> None:
         ours, theirs = existing.get("properties") or {}, new.get("properties") or {}
@@ -143,7 +143,7 @@ class _SchemaMerger:
             else:
                 self._dropped.append(field_path)
                 if name in ours:
-                    self.narrowings.append(f"{field_path}: is not there")
+                    self.narrowings.append(f"{field_path}: is missing")
         if properties or "properties" in existing or "properties" in new:
             result["properties"] = properties
         self._merge_additional_properties(existing, new, result, sink)
@@ -162,7 +162,7 @@ class _SchemaMerger:
     def _can_require(self, name: str, properties: Object, closed: bool, sink: _PathSink) -> bool:
         if name in properties or not closed:
             return True
-        self.conflicts.append(f"{_join_path(sink.path, name)}: is required by one and not known to the other")
+        self.conflicts.append(f"{_join_path(sink.path, name)}: is required by one schema and missing in the other")
         return False
 
     def _merge_additional_properties(self, existing: Object, new: Object, result: Object, sink: _PathSink) -> None:

@@ -86,7 +86,7 @@ class RegistrationReconciler:
             try:
                 await self._client.create(CLUSTERS, decision.create)
             except AlreadyExists:
-                raise RequeueError("a workload Cluster of that name has just come") from None
+                raise RequeueError("a workload Cluster with this name was created concurrently") from None
         if decision.delete:
             with suppress(NotFound):
                 await self._client.delete(CLUSTERS, origin.title, uid=decision.delete)

@@ -59,10 +59,10 @@ def decide(origin: RegistrationSource, source: Object | None, cluster: Object | 
     if cluster is not None and is_own:
         current = cluster["metadata"].get("labels") or {}
         missing = {key: value for key, value in _labels(origin, source).items() if current.get(key) != value}
-        condition = _condition(True, "Registered", f"as clusters.workload.kcp.dev {origin.title!r}")
+        condition = _condition(True, "Registered", f"registered as clusters.workload.kcp.dev {origin.title!r}")
         return RegistrationDecision(labels=missing, condition=condition)
     if cluster is not None:
-        message = f"clusters.workload.kcp.dev {origin.title!r} exists and is not of this {origin.kind}"
+        message = f"clusters.workload.kcp.dev {origin.title!r} already exists and does not belong to this {origin.kind}"
         return RegistrationDecision(condition=_condition(False, "NameTaken", message))
     if len(origin.title) > workloadcluster.MAX_NAME_LENGTH:
         message = f"the name {origin.title!r} is longer than {workloadcluster.MAX_NAME_LENGTH} characters"

@@ -176,7 +176,7 @@ class SyncerManager:
                 continue
             cached = self._imports.objects.get(("", "", import_["metadata"]["name"]))
             if cached is None or not is_negotiated(cached):
-                raise RequeueError("the imports are not seen yet")
+                raise RequeueError("informer of APIResourceImports has not caught up yet")
         self._imports_seen[name] = uid
         return True
 
@@ -202,7 +202,7 @@ class SyncerManager:
             await self._mirror_cleanup.reconcile(name, None)
             self._components.finalizer_cleanup.release_all(name)
             return
-        raise RequeueError("a workload Cluster of that name has just come")
+        raise RequeueError("a workload Cluster with this name was created concurrently")
 
     async def _start(self, cluster: Object, client: Client, digest: str) -> RunningSyncer:
         name = cluster["metadata"]["name"]
@@ -224,7 +224,7 @@ class SyncerManager:
         if running is not None and running.task is task:
             del self._running[name]
             if not task.cancelled():
-                log.error("syncer %s ended", name, exc_info=task.exception())
+                log.error("syncer of workload Cluster %s ended unexpectedly", name, exc_info=task.exception())
                 self._controller.queue.add_after(name, RETRY_SECONDS)
 
     async def _stop(self, name: str) -> None:

@@ -83,7 +83,7 @@ def plan_sync(target: SyncTarget, obj: Object | None, copy: Object | None, settl
     if copy is not None and _is_of_other_object(target, obj, copy) and not needed_by_kinds(copy):
         name = copy["metadata"]["name"]
         return SyncPlan(
-            problem=f"{target.cluster} has the copy of {hub_name(copy)} by the name {name}", name_conflict=True
+            problem=f"{target.cluster} has the copy of {hub_name(copy)} under the name {name}", name_conflict=True
         )
     if copy is not None and "deletionTimestamp" in copy["metadata"]:
         return SyncPlan(add_finalizer=not is_finalized, wait=True)
@@ -210,10 +210,10 @@ def _conflict_reason(target: SyncTarget, obj: Object, copy: Object | None) -> st
         return ""
     if (obj["metadata"].get("annotations") or {}).get(workloadcluster.FORCE_ANNOTATION) == "true":
         return ""
-    name_text = f"named {target.name}" if target.name and target.name != obj["metadata"]["name"] else "of this name"
+    name_text = f"named {target.name}" if target.name and target.name != obj["metadata"]["name"] else "with this name"
     return (
-        f"{target.cluster} has an object {name_text} that does not come from this hub; "
-        f"annotate this one {workloadcluster.FORCE_ANNOTATION}=true to take it over"
+        f"{target.cluster} has an object {name_text} that was not synced from this hub; "
+        f"annotate this object {workloadcluster.FORCE_ANNOTATION}=true to take it over"
     )
 
 

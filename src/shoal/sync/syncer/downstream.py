@@ -69,4 +69,4 @@ class DownstreamClient:
         except NotFound:
             return
         except Conflict:
-            raise RequeueError("another object has taken the name of the copy") from None
+            raise RequeueError("the copy was replaced by another object with the same name") from None

@@ -154,7 +154,7 @@ class EventMirror:
         except NotFound:
             return  # its namespace was deleted
         except (StatusError, Unreachable) as error:
-            log.info("an event of %s is not shown: %s", self._cluster, error)
+            log.info("cannot mirror an Event of workload Cluster %s: %s", self._cluster, error)
 
 
 def _owner_name_candidates(name: str) -> list[str]:

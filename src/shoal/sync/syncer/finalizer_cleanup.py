@@ -82,7 +82,7 @@ class FinalizerCleanup:
         if current == desired:
             return
         if not desired >= current and not (self.have_clusters_synced and self._hub.has_synced()):
-            raise RequeueError("not everybody who may name it is known yet")
+            raise RequeueError("informers of the objects that may reference it have not synced yet")
         labels: Object = dict.fromkeys(desired, "") | dict.fromkeys(current - desired)
         patch = {"metadata": {"uid": cached["metadata"]["uid"], "labels": labels}}
         try:

@@ -79,7 +79,7 @@ class ClusterHealth:
                 await self._probe()
         except Unauthorized as error:
             self._on_unauthorized()
-            return HealthStatus(False, "InvalidKubeConfig", f"the credentials are not accepted: {error}")
+            return HealthStatus(False, "InvalidKubeConfig", f"the cluster rejects the credentials: {error}")
         except StatusError as error:
             return HealthStatus(False, "WorkloadClusterNotReady", str(error))
         except Unreachable as error:

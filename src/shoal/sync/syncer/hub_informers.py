@@ -208,7 +208,7 @@ class HubInformers:
                     for reflector in reflectors:
                         group.create_task(reflector.run())
             except* Exception:
-                log.exception("the hub's watch of %s failed", resource.api.group_resource)
+                log.exception("watch of %s on the hub failed", resource.api.group_resource)
             await self._clock.sleep(RETRY_SECONDS)
 
     async def _find_unlabelled(self, resource: SyncedResource) -> None:
@@ -217,7 +217,7 @@ class HubInformers:
             try:
                 objects, _ = await self._client.list_all(resource.gvr, labels=f"!{workloadcluster.CLUSTER_LABEL}")
             except (StatusError, Unreachable) as error:
-                log.info("the hub: %s; again in %.0f s", error, RETRY_SECONDS)
+                log.info("cannot list objects on the hub: %s; retrying in %.0f s", error, RETRY_SECONDS)
                 await self._clock.sleep(RETRY_SECONDS)
                 continue
             for obj in objects:

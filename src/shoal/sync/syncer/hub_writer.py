@@ -114,7 +114,7 @@ class HubWriter:
         try:
             await self.client.merge_patch(sync_key.resource.gvr, sync_key.name, patch, sync_key.namespace)
         except (StatusError, Unreachable) as error:
-            log.info("%s: its pods are not counted: %s", sync_key.title, error)
+            log.info("cannot write the number of unschedulable pods of %s: %s", sync_key.title, error)
 
     async def put_status(self, sync_key: SyncKey, status: Object) -> None:
         """Replaces the whole status without a precondition: it has one writer."""

@@ -71,7 +71,7 @@ class NameMapping:
         """Serialises objects that want the same name, so that the second sees the first's downstream object."""
         downstream_key = (sync_key.resource, namespace, name)
         if downstream_key in self._reserved:
-            raise RequeueError(f"another object that is called {name} there is being looked at")
+            raise RequeueError(f"another object with the downstream name {name} is being synced")
         self._reserved.add(downstream_key)
         try:
             yield

@@ -99,7 +99,7 @@ class NamespaceMapper:
                 self._downstream_names[namespace] = name
                 return name
         raise RequeueError(
-            f"the namespaces {namespace} and {name_with_suffix(self._hub, namespace)} are another hub's there"
+            f"the namespaces {namespace} and {name_with_suffix(self._hub, namespace)} belong to another hub"
         )
 
     def forget(self, namespace: str) -> None:

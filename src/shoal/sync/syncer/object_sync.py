@@ -161,7 +161,7 @@ class ObjectSyncer:
             return
         sync_plan = plan_sync(target, obj, copy, self._downstream_client.settled_fingerprint(sync_key))
         if sync_plan.apply is not None and target.name != sync_key.name and not reflector.has_synced:
-            raise RequeueError("its copy may be there by another name: they are not listed yet")
+            raise RequeueError("the copy may have another name: the informer of copies has not synced yet")
         if sync_plan.name_conflict:
             self._names.wait_for_name(sync_key, target.namespace, target.name)
         self._status.orphans.update(sync_key, sync_key.title if sync_plan.orphan else "")
@@ -205,7 +205,7 @@ class ObjectSyncer:
             if not await self._delete(sync_key, target, sync_plan.delete):
                 return
         if sync_plan.delete or sync_plan.wait:
-            raise RequeueError("the copy is going")
+            raise RequeueError("waiting for the copy to be deleted")
         if sync_plan.remove_finalizer:
             await self._hub_writer.remove_finalizer(sync_key, obj, workloadcluster.syncer_finalizer(self.cluster_name))
             self._status.held_deletions.update(sync_key, "")
@@ -237,7 +237,7 @@ class ObjectSyncer:
         if self.references.referrer_kinds(self.cluster_name, ref):
             return  # a downstream object still references it: enqueued again when that one is deleted
         if not kinds <= synced_kinds or not self._hub.has_synced(kinds):
-            raise RequeueError("not everybody who may name it is known yet")
+            raise RequeueError("informers of the objects that may reference it have not synced yet")
         sync_plan = plan_unneeded_dependency(target, copy)
         if sync_plan.delete:
             await self._delete(sync_key, target, sync_plan.delete)
@@ -247,7 +247,7 @@ class ObjectSyncer:
             return await self._downstream_client.apply(sync_key, desired, uid)
         except StatusError as error:
             if error.status_code < 500 and not isinstance(error, TRANSIENT_ERRORS):
-                problem = f"{self.cluster_name} refused it: {error.message}"[:1000]
+                problem = f"{self.cluster_name} rejected it: {error.message}"[:1000]
                 self._status.problems.update(sync_key, f"{sync_key.title}: {error.message[:200]}")
                 if workloadcluster.assigned_cluster(obj) == self.cluster_name or self._may_write_problem(obj):
                     await self._hub_writer.write_problem(sync_key, obj, problem)
@@ -263,7 +263,7 @@ class ObjectSyncer:
             self._queue.add_after(sync_key, WINDOW_SECONDS)
             return False
         if await self._hub_writer.hub_uid() != self.hub_id:
-            raise RequeueError("the hub's store is another one: nothing is deleted")
+            raise RequeueError("the hub has another store than before: nothing is deleted")
         self._status.held_deletions.update(sync_key, "")
         self.guard.record_deletion()
         await self._downstream_client.delete(sync_key, target.namespace, target.name, uid)

@@ -34,7 +34,7 @@ MIN_INTERVAL = 1.0
 RETRY_SECONDS = 5.0
 """After a failed write."""
 POLL_UNTIL_SERVED_SECONDS = 60.0
-NOT_MIRRORED_MESSAGE = "pods, for this hub has Pods of its own"
+NOT_MIRRORED_MESSAGE = "pods, because this hub has Pods of its own"
 PARENT_KINDS = {"ReplicaSet": "Deployment", "Job": "CronJob"}
 """Kinds of intermediate owners and of their owners, whose names are a prefix."""
 SKIPPED_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration",)
@@ -91,7 +91,7 @@ class PodMirror:
         try:
             mirrored_only = await serves_mirrored_pods_only(self._hub_client)
         except (StatusError, Unreachable) as error:
-            log.info("the pods of %s are not shown yet: %s", self._cluster, error)
+            log.info("cannot mirror pods of workload Cluster %s: %s", self._cluster, error)
             return False
         self._report("" if mirrored_only is not False else NOT_MIRRORED_MESSAGE)
         return bool(mirrored_only)
@@ -200,7 +200,7 @@ class PodMirror:
                 with suppress(NotFound):
                     await self._hub_client.update(PODS, desired, metadata_only=True)
         except (StatusError, Unreachable) as error:
-            log.info("a pod of %s is not shown: %s", self._cluster, error)
+            log.info("cannot mirror a pod of workload Cluster %s: %s", self._cluster, error)
             return False
         return True
 
@@ -209,7 +209,7 @@ class PodMirror:
             with suppress(NotFound):
                 await self._hub_client.delete(PODS, key[2], key[1], uid=mirrored["uid"], metadata_only=True)
         except (StatusError, Unreachable) as error:
-            log.info("a pod of %s is still shown: %s", self._cluster, error)
+            log.info("cannot delete a mirrored pod of workload Cluster %s: %s", self._cluster, error)
             return False
         return True
 

@@ -77,7 +77,7 @@ class PullSyncer:
                     now = rfc3339(self._clock.now())
                     await self._status_writer.update(syncer.name, syncer.uid, syncer.conditions(), heartbeat=now)
                 except ShoalError as error:
-                    log.info("%s: the hub does not take its heartbeat: %s", self.name, error)
+                    log.info("%s: cannot send the heartbeat to the hub: %s", self.name, error)
                     delay = RETRY_SECONDS
                 self._enqueue()  # checks again which hub this is
                 await self._clock.sleep(delay)
@@ -88,7 +88,7 @@ class PullSyncer:
         cluster = self._clusters.objects.get(("", "", name))
         if cluster is None:
             if self._clusters.has_synced:
-                log.warning("%s: the hub has no such workload Cluster; everything stays as it is", self.name)
+                log.warning("%s: workload Cluster not found on the hub; nothing is changed", self.name)
                 await self._stop()
             return
         identity = await self._hub_writer.hub_uid()
@@ -141,7 +141,7 @@ class PullSyncer:
         if task is self._task:
             self._syncer, self._task = None, None
             if not task.cancelled():
-                log.error("%s ended", self.name, exc_info=task.exception())
+                log.error("%s ended unexpectedly", self.name, exc_info=task.exception())
             self._controller.queue.add_after(self._cluster_name, RETRY_SECONDS)
 
     async def _stop(self) -> None:

@@ -63,26 +63,29 @@ class SyncerStatus:
     def conditions(self, hub: str) -> list[SyncCondition]:
         return [
             list_condition(
-                ORPHANS, "HubObjectsMissing", self.orphans.titles(), "without an object on this hub, left alone"
+                ORPHANS,
+                "HubObjectsMissing",
+                self.orphans.titles(),
+                "copies without an object on this hub, left unchanged",
             ),
             list_condition(
                 HUB_CHANGED,
                 "CopiesOfOthers",
                 self.foreign_copies.titles(),
-                f"made by another hub or for another registration, left alone (this hub is {hub}; annotate "
-                f"this Cluster {workloadcluster.ADOPT_FROM_ANNOTATION}=HUB to take over that hub's)",
+                f"copies made by another hub or for another registration, left unchanged (this hub is {hub}; annotate "
+                f"this Cluster {workloadcluster.ADOPT_FROM_ANNOTATION}=HUB to adopt the copies of that hub)",
             ),
             list_condition(
                 DELETIONS_HELD,
                 "TooManyAtOnce",
                 self.held_deletions.titles(),
-                f"{len(self.held_deletions)} copies are to be deleted at once, which "
-                "is much of what is there; annotate this "
-                f"Cluster {workloadcluster.ALLOW_DELETIONS_ANNOTATION}=true if that is meant",
+                f"{len(self.held_deletions)} copies would be deleted at once, which "
+                "is a large share of all copies; annotate this "
+                f"Cluster {workloadcluster.ALLOW_DELETIONS_ANNOTATION}=true to allow it",
             ),
-            list_condition(NOT_SYNCED, "Refused", self.problems.titles(), "not in the cluster"),
+            list_condition(NOT_SYNCED, "Refused", self.problems.titles(), "not synced to the cluster"),
             list_condition(
-                NOT_MIRRORED, "HubHasPods", self.not_mirrored.titles(), "of what spec.mirror asks for is not shown"
+                NOT_MIRRORED, "HubHasPods", self.not_mirrored.titles(), "requested by spec.mirror but not mirrored"
             ),
         ]
 
@@ -106,9 +109,9 @@ class SyncerReadiness:
             self.not_ready_since = now
         if self._was_ready and now - self.not_ready_since < GRACE_SECONDS:
             return []
-        message = f"not listed yet: {', '.join(kinds)}"
+        message = f"informers have not synced yet: {', '.join(kinds)}"
         if not complete:
-            message = "it is not known yet which APIs the cluster offers"
+            message = "the APIs of the cluster are not discovered yet"
         return [SyncCondition(workloadcluster.SYNCER_READY, "False", "WorkloadClusterStatusUnknown", message)]
 
 

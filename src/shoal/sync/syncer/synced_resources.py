@@ -61,7 +61,7 @@ class SyncedResourceTracker:
                 try:
                     native_resource = await find_native_resource(self._client, plural, group)
                 except (StatusError, Unreachable) as error:
-                    log.info("the hub: %s; again in %.0f s", error, RETRY_SECONDS)
+                    log.info("API discovery of the hub failed: %s; retrying in %.0f s", error, RETRY_SECONDS)
                     await self._clock.sleep(RETRY_SECONDS)
                     continue
                 break

@@ -242,7 +242,7 @@ class Syncer:
         for resource, reflector in self._downstream.items():
             watch = self._watches.get(resource)
             if watch is not None and watch.done() and not watch.cancelled():
-                log.error("syncer %s: a watch failed", self.name, exc_info=watch.exception())
+                log.error("syncer %s: watch failed", self.name, exc_info=watch.exception())
             if watch is None or watch.done():
                 name = f"syncer {self.name} {resource.api.group_resource}"
                 self._watches[resource] = asyncio.create_task(self._watch(reflector), name=name)
@@ -273,7 +273,7 @@ class Syncer:
                 reports = self._resources_complete and self._reports_resources
                 await self._status_writer.update(self.name, self.uid, self.conditions(), resource if reports else None)
             except ShoalError as error:
-                log.info("syncer %s: its status cannot be written: %s", self.name, error)
+                log.info("syncer %s: cannot write status: %s", self.name, error)
                 await self._clock.sleep(1.0)
                 self._report_needed.set()
 
@@ -307,7 +307,7 @@ class Syncer:
 
     def _is_namespace_used(self, namespace: str) -> bool:
         if not self._hub.has_synced():
-            raise RequeueError("not everything is known that may be meant for it")
+            raise RequeueError("informers of the hub have not synced yet")
         copies = (key for reflector in self._downstream.values() for key in reflector.objects)
         here = any(self._namespaces.hub_name(key[1]) == namespace for key in copies if key[1])
         return here or self._hub.has_objects_in(self.name, namespace)
@@ -317,4 +317,4 @@ async def _run_logged(run: Callable[[], Awaitable[None]]) -> None:
     try:
         await run()
     except Exception:
-        log.exception("a watch failed")
+        log.exception("watch of a workload Cluster failed")

@@ -78,11 +78,11 @@ def reject_reason(obj: Object, plural: str) -> str:
     """Why an object is not synced; empty: it is."""
     metadata = obj["metadata"]
     if obj.get("type") == TOKEN_TYPE:
-        return "the tokens of this hub's service accounts do not travel"
+        return "service account tokens of this hub are not synced"
     if metadata.get("namespace") in workloadcluster.UNSYNCED_NAMESPACES:
-        return f"objects of the namespace {metadata['namespace']} do not travel"
+        return f"objects of the namespace {metadata['namespace']} are not synced"
     if plural == "configmaps" and "kube-root-ca.crt" in (metadata["name"], downstream_name(obj)):
-        return "every cluster has an authority of its own: this one does not travel"
+        return "every cluster has its own kube-root-ca.crt: this one is not synced"
     return ""
 
 
