@@ -224,7 +224,7 @@ def test_without_a_cluster_the_status_says_so() -> None:
     world.sites = [ClusterInfo("east", ready=False)]
     world.settle()
     [said] = world.root["status"]["conditions"]
-    assert said["message"] == "None of 1 registered clusters takes the 4 pods at a time that have no place."
+    assert said["message"] == "4 parallel pods are unassigned: none of 1 registered clusters can take them."
     world.sites = [EAST]
     assert world.settle() == {"sums--east": (10, 4)}
     assert world.conditions() == {}
@@ -316,8 +316,8 @@ def test_plan_and_explain_know_that_it_is_divided_once() -> None:
     fleet = PlacementSnapshot(sites, [rule], {**objects, ("Job", "default", "sums"): world.root}, {"Job": JOB})
     assert plan_changes(fleet, [], NOW) == []
     said = {one.cluster: (one.now, one.then, one.why, one.change) for one in explain_job(fleet)}
-    assert said["east"] == (2, 2, "is chosen", "")
-    assert said["north"] == (0, 0, "had no part when the Job was divided", "")
+    assert said["east"] == (2, 2, "is selected", "")
+    assert said["north"] == (0, 0, "had no share when the Job was divided", "")
 
 
 def explain_job(fleet: PlacementSnapshot) -> Any:
@@ -433,6 +433,6 @@ async def test_an_indexed_job_is_refused_by_name(fleet: Hub) -> None:
     await placed(fleet, selects=[{"apiVersion": "batch/v1", "kind": "Job"}])
     await start(fleet, completionMode="Indexed")
     said = await says(fleet, "rule", "Valid", "CannotBePlaced")
-    assert said.startswith("Job sums: the pods of a Job with completionMode Indexed")
+    assert said.startswith("Job sums: a Job with completionMode Indexed")
     found, _ = await fleet.client.list_all(JOBS, "default", labels=workloadcluster.CLUSTER_LABEL)
     assert found == []

@@ -92,15 +92,15 @@ async def test_it_says_for_every_cluster_why_and_what_would_help(fleet: Hub) -> 
     assert (found.total, found.placement, found.unplaced) == (10, "", 0)
     said = {one.cluster: (one.now, one.then, one.why, one.change) for one in found.verdicts}
     assert said == {
-        "east": (5, 5, "is chosen", ""),
-        "west": (5, 5, "is chosen", ""),
+        "east": (5, 5, "is selected", ""),
+        "west": (5, 5, "is selected", ""),
         "dark": (0, 0, "is not ready", "make it ready"),
         "full": (
             0,
             0,
-            "is unschedulable; what is there stays",
+            "is unschedulable; its leaf stays",
             "make it schedulable (spec.unschedulable: false)",
         ),
     }
-    with pytest.raises(NotFound, match="no Deployment default/nobody is placed"):
+    with pytest.raises(NotFound, match="Deployment default/nobody not found or not placed"):
         await explain_object(fleet.client, "Deployment", "default", "nobody")

@@ -280,13 +280,13 @@ def test_nowhere_to_go() -> None:
     assert condition(down, "Progressing") == (
         "False",
         "NoReadyClusters",
-        "None of 1 registered clusters takes the 10 replicas that have no place.",
+        "10 replicas are unassigned: none of 1 registered clusters can take them.",
     )
     taken = deployment_status(root(), compute_changes(root(), [], ["web--east"], [EAST, WEST], NOW), 2, STAMP)
     assert condition(taken, "Progressing") == (
         "False",
         "LeafNameTaken",
-        "Deployments that are not part of this one have the names of leaves: web--east",
+        "Deployments that do not belong to this one have the names of its leaves: web--east",
     )
 
 

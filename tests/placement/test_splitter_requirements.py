@@ -128,7 +128,7 @@ async def test_wish_6_kinds_of_every_sort(fleet: Hub) -> None:
     assert (west["spec"]["replicas"], west["spec"]["ordinals"]) == (2, {"start": 2})
     await placed(fleet, "namespaces", [{"kind": "Namespace"}])
     assert await says(fleet, "namespaces", "Valid", "KindNotPlaced") == (
-        "Namespace is not placed: it belongs to no namespace."
+        "Namespace cannot be placed: it is not namespaced."
     )
 
 

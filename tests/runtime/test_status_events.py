@@ -75,7 +75,7 @@ def test_where_replicas_went_is_one_sentence() -> None:
     split = LeafChanges.__new__(LeafChanges)
     for name, value in (("create", (leaf("east", 3),)), ("update", (leaf("west", 2),)), ("delete", (leaf("old", 1),))):
         object.__setattr__(split, name, value)
-    assert placed_message(split) == "east: 3, west: 2, gone from old"
+    assert placed_message(split) == "east: 3, west: 2, removed from old"
 
 
 def test_events_of_a_placed_deployment_and_its_cluster(server: Server) -> None:

@@ -52,7 +52,7 @@ def explain(snapshot: PlacementSnapshot, kind: str, namespace: str, name: str, n
     root = snapshot.objects.get((kind, namespace, name))
     matched = snapshot.leaf_changes_of(root, now) if root is not None else None
     if root is None or matched is None:
-        raise NotFound(f"no {kind} {namespace}/{name} is placed")
+        raise NotFound(f"{kind} {namespace}/{name} not found or not placed")
     matching, leaf_changes = matched
     interpreter = snapshot.interpreters[kind]
     policy = matching[0].policy if matching else DEFAULT_POLICY
@@ -112,17 +112,17 @@ def _explain_cluster(
     if failure is not None:
         reason = failure.message
     elif target_replicas:
-        reason = "is chosen"
+        reason = "is selected"
     elif placement_input.is_started_job:
-        reason = "had no part when the Job was divided"
+        reason = "had no share when the Job was divided"
     elif placement_input.policy.divide_by != "Weight" and not replica_capacity(
         cluster, placement_input.current_shares.get(cluster.name, CurrentShare()), placement_input.requests
     ):
-        reason = "has no room"
+        reason = "has no capacity"
     elif placement_input.policy.max_clusters is not None:
-        reason = "could be used, but others come first"
+        reason = "fits, but other clusters rank higher"
     else:
-        reason = "gets none: there are not enough replicas for all"
+        reason = "gets no replicas: there are fewer replicas than clusters"
     no_suggestion = placement_input.is_started_job or (target_replicas and failure is None)
     suggestion = (
         "" if no_suggestion else next((text for text, helps in _suggestions(placement_input, cluster) if helps), "")
@@ -134,7 +134,7 @@ def _suggestions(placement_input: _PlacementInput, cluster: ClusterInfo) -> Iter
     policy = placement_input.policy
     if policy.cluster_names and cluster.name not in policy.cluster_names:
         yield (
-            f"name {cluster.name} in clusters.names",
+            f"add {cluster.name} to clusters.names",
             placement_input.places_on(cluster, replace(policy, cluster_names=policy.cluster_names | {cluster.name})),
         )
     if not policy.affinity.matches(cluster.labels):
@@ -167,10 +167,10 @@ def _suggestions(placement_input: _PlacementInput, cluster: ClusterInfo) -> Iter
             placement_input.places_on(cluster, replace(policy, max_clusters=maximum)),
         )
     if policy.weight_of(cluster.name, cluster.labels) == 0:
-        yield "give it a weight", placement_input.places_on(cluster, replace(policy, weights=()))
+        yield "set its weight above 0", placement_input.places_on(cluster, replace(policy, weights=()))
     if cluster.free is not None and policy.divide_by != "Weight":
         free = {name: amount + placement_input.requests.get(name, 0) for name, amount in cluster.free.items()}
-        yield "make room there for one replica", placement_input.places_on(replace(cluster, free=free), policy)
+        yield "free capacity for one replica on it", placement_input.places_on(replace(cluster, free=free), policy)
     if placement_input.total < len(placement_input.clusters):
         more_replicas = replace(placement_input, total=len(placement_input.clusters))
-        yield f"ask for {len(placement_input.clusters)} replicas", more_replicas.places_on(cluster, policy)
+        yield f"request {len(placement_input.clusters)} replicas", more_replicas.places_on(cluster, policy)

@@ -26,28 +26,28 @@ def filter_cluster(
     once, one that comes back is not.
     """
     if cluster.is_evicted(now):
-        return FilterFailure("Leaving", "is deleted or to be left (evictAfter)")
+        return FilterFailure("Leaving", "is being deleted or evicted (evictAfter)")
     if policy.cluster_names and cluster.name not in policy.cluster_names:
-        return FilterFailure("NotNamed", "is not among the names of the Placement")
+        return FilterFailure("NotNamed", "is not in clusters.names of the Placement")
     if not policy.affinity.matches(cluster.labels):
         return FilterFailure("AffinityMismatch", f"does not match affinity {policy.affinity}")
     if policy.anti_affinity.matches(cluster.labels):
         return FilterFailure("AntiAffinity", f"matches anti-affinity {policy.anti_affinity}")
     taint = first_untolerated(cluster.taints, policy.tolerations, (NO_EXECUTE,))
     if taint is not None:
-        return FilterFailure("TaintNotTolerated", f"has taint {taint['key']}:{taint['effect']} that is not tolerated")
+        return FilterFailure("TaintNotTolerated", f"has untolerated taint {taint['key']}:{taint['effect']}")
     if not cluster.ready:
         return _filter_not_ready(cluster, policy, current_share, now)
     if not cluster.schedulable:
-        return FilterFailure("Unschedulable", "is unschedulable; what is there stays", keeps_replicas=True)
+        return FilterFailure("Unschedulable", "is unschedulable; its leaf stays", keeps_replicas=True)
     taint = first_untolerated(cluster.taints, policy.tolerations, (NO_SCHEDULE,))
     if taint is not None:
-        words = f"has taint {taint['key']}:{taint['effect']} that is not tolerated; what is there stays"
+        words = f"has untolerated taint {taint['key']}:{taint['effect']}; its leaf stays"
         return FilterFailure("TaintNotTolerated", words, keeps_replicas=True)
     if current_share is not None and current_share.was_evicted and now < cluster.since + policy.fail_back_seconds:
         return FilterFailure(
             "FailBackWaits",
-            f"came back; it is used when it was ready for {policy.fail_back_seconds:g}s",
+            f"is ready again; it is used after it was ready for {policy.fail_back_seconds:g}s",
             keeps_replicas=True,
         )
     return None
@@ -71,7 +71,7 @@ def _filter_not_ready(
     cluster: ClusterInfo, policy: PlacementPolicy, current_share: CurrentShare | None, now: float
 ) -> FilterFailure:
     if policy.is_duplicate and current_share is not None:
-        return FilterFailure("NotReady", "is not ready; what is there stays", keeps_replicas=True)
+        return FilterFailure("NotReady", "is not ready; its leaf stays", keeps_replicas=True)
     if current_share is not None and current_share.replicas and now < cluster.since + policy.grace_seconds:
         return FilterFailure(
             "GracePeriod", f"is not ready; it keeps its replicas for {policy.grace_seconds:g}s", keeps_replicas=True

@@ -334,7 +334,7 @@ class SplitterReconciler:
                 kind.expectations.expect(key, result)
         for result in results:
             if isinstance(result, AlreadyExists):
-                raise RequeueError(f"{kind.placeable.name} {result.name} is there already") from None
+                raise RequeueError(f"{kind.placeable.name} {result.name} already exists") from None
             if isinstance(result, BaseException):
                 raise result
         orphaned = [leaf for leaf in leaf_changes.orphaned if await self._is_cluster_gone(leaf)]

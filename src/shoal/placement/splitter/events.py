@@ -38,7 +38,7 @@ def placed_message(leaf_changes: LeafChanges) -> str:
     """Returns the changes by cluster; empty if there are none."""
     changes = [f"{_cluster_name(leaf)}{_replicas_text(leaf)}" for leaf in (*leaf_changes.create, *leaf_changes.update)]
     changes += [
-        f"gone from {_cluster_name(leaf)}"
+        f"removed from {_cluster_name(leaf)}"
         for leaf in leaf_changes.delete
         if "deletionTimestamp" not in leaf["metadata"]
     ]

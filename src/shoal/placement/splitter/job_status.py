@@ -43,8 +43,8 @@ def job_status(root: Object, leaf_changes: LeafChanges, cluster_count: int, now:
     conditions = _JobConditions(current.get("conditions") or [], now)
     if leaf_changes.unassigned:
         message = (
-            f"None of {cluster_count} registered clusters takes the "
-            f"{leaf_changes.unassigned} pods at a time that have no place."
+            f"{leaf_changes.unassigned} parallel pods are unassigned: "
+            f"none of {cluster_count} registered clusters can take them."
         )
         conditions.set(PLACED, "False", "NoReadyClusters" if cluster_count else "NoRegisteredClusters", message)
     else:

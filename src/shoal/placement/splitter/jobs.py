@@ -32,8 +32,8 @@ Object = dict[str, Any]
 SERVER_LABELS = frozenset({*JOB_NAME_LABELS, *CONTROLLER_UID_LABELS})
 """A server sets these on the pods of a Job, from its name and uid."""
 INDEXED_NOT_DIVIDED = (
-    "the pods of a Job with completionMode Indexed are told apart by their numbers, which are not divided; "
-    "strategy Duplicate runs all of it in every cluster"
+    "a Job with completionMode Indexed cannot be divided, because its pods are identified by completion index; "
+    "strategy Duplicate runs the whole Job in every cluster"
 )
 
 

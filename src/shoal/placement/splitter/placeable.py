@@ -18,7 +18,7 @@ CRDS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinit
 REQUIRED_VERBS = {"create", "delete", "list", "update", "watch"}
 UNPLACEABLE_KINDS = {
     "Pod": "it belongs to one cluster: label it workloads.kcp.dev/cluster",
-    "Event": "it belongs to where it happened",
+    "Event": "it belongs to the cluster where it occurred",
     "Lease": "it belongs to one cluster",
 }
 BUILTIN_INTERPRETERS: dict[tuple[str, str], ResourceInterpreter] = {
@@ -60,14 +60,16 @@ async def discover_placeable(client: Client, kind: str, api_version: str) -> Pla
         if match is not None:
             break
     if match is None:
-        raise KindNotPlaceable("KindNotServed", f"The hub does not serve {display_name}; no cluster has taught it yet.")
+        raise KindNotPlaceable(
+            "KindNotServed", f"The hub does not serve {display_name}; no workload Cluster offers it yet."
+        )
     if match.resource.group in UNPLACEABLE_GROUPS or (
         match.resource.group in ("", "apps", "batch") and kind in UNPLACEABLE_KINDS
     ):
-        reason = UNPLACEABLE_KINDS.get(kind, "it is about the hub itself")
-        raise KindNotPlaceable("KindNotPlaced", f"{display_name} is not placed: {reason}.")
+        reason = UNPLACEABLE_KINDS.get(kind, "it configures the hub itself")
+        raise KindNotPlaceable("KindNotPlaced", f"{display_name} cannot be placed: {reason}.")
     if not match.resource.namespaced:
-        raise KindNotPlaceable("KindNotPlaced", f"{display_name} is not placed: it belongs to no namespace.")
+        raise KindNotPlaceable("KindNotPlaced", f"{display_name} cannot be placed: it is not namespaced.")
     return match
 
 

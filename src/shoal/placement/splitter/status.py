@@ -87,13 +87,17 @@ def _available_condition(root: Object, available: int) -> StatusConditionFields:
 def _progressing_condition(root: Object, leaf_changes: LeafChanges, cluster_count: int) -> StatusConditionFields:
     if leaf_changes.conflicting_names:
         names = ", ".join(leaf_changes.conflicting_names)
-        return "False", "LeafNameTaken", f"Deployments that are not part of this one have the names of leaves: {names}"
+        return (
+            "False",
+            "LeafNameTaken",
+            f"Deployments that do not belong to this one have the names of its leaves: {names}",
+        )
     if not cluster_count and not leaf_changes.existing:
         return "False", "NoRegisteredClusters", "There are no registered clusters to run this Deployment in."
     if leaf_changes.unassigned:
         message = (
-            f"None of {cluster_count} registered clusters takes the "
-            f"{leaf_changes.unassigned} replicas that have no place."
+            f"{leaf_changes.unassigned} replicas are unassigned: "
+            f"none of {cluster_count} registered clusters can take them."
         )
         return "False", "NoReadyClusters", message
     worst_condition = _worst_leaf_condition(leaf_changes)
