@@ -154,7 +154,7 @@ def test_a_foreign_logical_cluster_is_neither_adopted_nor_deleted(management: Ma
         return condition(management.get("embeddedclusters", "east"), "Ready") or {}
 
     management.eventually(lambda: ready().get("reason") == "NameTaken")
-    assert ready()["message"] == f"LogicalCluster {name} exists and was not made for this EmbeddedCluster"
+    assert ready()["message"] == f"LogicalCluster {name} already exists and was not created for this EmbeddedCluster"
     management.delete("clusters", "east")
     management.eventually(lambda: management.root.get(management.path("clusters", "east")).status == 404)
     assert management.root.get(f"{LOGICAL}/{name}").ok()["metadata"]["uid"] == uid

@@ -103,7 +103,7 @@ async def test_a_kind_that_takes_too_long(standin: Standin) -> None:
     )
     with pytest.raises(KindError) as raised:
         await command.clusters()
-    assert (raised.value.reason, raised.value.message) == ("TimedOut", "kind get clusters did not end within 0 s")
+    assert (raised.value.reason, raised.value.message) == ("TimedOut", "kind get clusters did not finish within 0 s")
 
 
 async def test_the_engine_that_was_chosen_has_to_be_there(standin: Standin) -> None:

@@ -184,7 +184,7 @@ def test_what_kind_says_becomes_a_reason() -> None:
     assert command_error("create cluster", said).reason == "EngineUnavailable"
     said = ['ERROR: failed to create cluster: node(s) already exist for a cluster with the name "a"']
     assert command_error("create cluster", said).reason == "AlreadyExists"
-    assert command_error("get clusters", []).message == "kind get clusters: it said nothing"
+    assert command_error("get clusters", []).message == "kind get clusters: no output"
     assert len(command_error("create cluster", ["ERROR: " + "x" * 5000, "y" * 5000]).message) == 1000
 
 

@@ -56,7 +56,7 @@ async def test_a_foreign_cluster_is_neither_adopted_nor_deleted(place: Place) ->
     await place.create(kind_cluster("a"))
     obj = await place.says("a", "ForeignCluster")
     assert condition(obj)["message"] == (
-        "there is a kind cluster a that was not made for this KINDCluster: delete it, choose another clusterName, or"
+        "kind cluster a exists and was not created for this KINDCluster: delete it, choose another clusterName, or"
         ' take it over with the annotation infrastructure.cluster-k8s.io/adopt: "true"'
     )
     assert await place.secret("a-config") is None
@@ -120,7 +120,7 @@ async def test_a_rename_is_refused(place: Place) -> None:
     obj = await place.says("a", "ChangeRefused", "UpToDate")
     assert condition(obj, "UpToDate")["message"] == (
         "clusterName is 'b', the cluster was created with 'a'; kubernetesVersion is '1.22', the cluster was created"
-        " with '1.21'; a cluster that exists is not changed: put it back, or set replacePolicy: Replace"
+        " with '1.21'; an existing cluster cannot be changed: revert the change, or set replacePolicy: Replace"
     )
     assert obj["status"]["ready"] is True
     assert place.standin.clusters() == ["a"]
@@ -164,7 +164,7 @@ async def test_a_secret_of_somebody_else_is_not_written_over(place: Place) -> No
     await place.client.create(SECRETS, theirs, "default")
     await place.create(kind_cluster("a"))
     obj = await place.says("a", "SecretTaken")
-    assert obj["status"]["failureMessage"] == "the Secret a-config is there and was not made for this KINDCluster"
+    assert obj["status"]["failureMessage"] == "Secret a-config exists and was not created for this KINDCluster"
     assert await place.holds("a-config", "config", "x")
     await place.delete("a")
     await place.gone("a")

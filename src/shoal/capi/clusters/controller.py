@@ -50,7 +50,9 @@ class ClusterReconciler:
         infrastructure, control_plane = spec.get("infrastructureRef"), spec.get("controlPlaneRef")
         for reference in (infrastructure, control_plane):
             if reference is not None and not informers.can_resolve(reference):
-                raise RequeueError(f"nobody knows yet whether there is {reference['kind']} {reference['name']}")
+                raise RequeueError(
+                    f"cannot resolve {reference['kind']} {reference['name']} yet: its informer has not synced"
+                )
         return ClusterSnapshot(
             cluster=cluster,
             infrastructure=informers.resolve_any_reference(key[0], infrastructure),

@@ -109,4 +109,4 @@ class MachineDeploymentReconciler:
         except AlreadyExists:
             existing = await self._informers.machine_sets.get_live(namespace, name)
             if controller_uid(existing) != snapshot.deployment["metadata"]["uid"]:
-                raise Conflict(f"MachineSet {namespace}/{name} belongs to another") from None
+                raise Conflict(f"MachineSet {namespace}/{name} is not controlled by this MachineDeployment") from None

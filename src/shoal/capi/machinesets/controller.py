@@ -117,7 +117,7 @@ class MachineSetReconciler:
         except AlreadyExists:
             created = await self._informers.machines.get_live(namespace, name)
             if controller_uid(created) != snapshot.machine_set["metadata"]["uid"]:
-                raise Conflict(f"Machine {namespace}/{name} belongs to another") from None
+                raise Conflict(f"Machine {namespace}/{name} is not controlled by this MachineSet") from None
         await self._clone_infrastructure(snapshot, created)
 
     async def _clone_infrastructure(self, snapshot: MachineSetSnapshot, machine: Object) -> None:

@@ -198,7 +198,7 @@ class KindClusterReconciler:
             if isinstance(step, WaitForChange):
                 return step.seconds
             await self._execute(step, obj, observations)
-        raise RequeueError(f"more than {MAX_STEPS} steps")
+        raise RequeueError(f"reconcile exceeded {MAX_STEPS} steps")
 
     async def _forget_deleted(self) -> None:
         """Cancels the jobs of objects that were deleted without our finalizer being removed."""

@@ -124,7 +124,7 @@ def _other_host_step(snapshot: KindClusterSnapshot, claim: Object) -> KindStep:
     if annotations_of(snapshot.obj).get(ADOPT_ANNOTATION) == "true":
         return WriteStatus(with_claim(snapshot.obj, {**claim, "machine": snapshot.host_id}))
     message = (
-        f"cluster {claim['name']} was made on another machine ({claim['machine']}): run Shoal there, or give it up"
+        f"cluster {claim['name']} was created on another machine ({claim['machine']}): run Shoal there, or give it up"
         f' with the annotation {ADOPT_ANNOTATION}: "true"'
     )
     return status_step(snapshot, None, "OnAnotherMachine", message, phase="Unknown", up_to_date=None)
@@ -135,7 +135,7 @@ def _decide_foreign_cluster(snapshot: KindClusterSnapshot, name: str) -> KindSte
     obj = snapshot.obj
     if annotations_of(obj).get(ADOPT_ANNOTATION) != "true":
         message = (
-            f"there is a kind cluster {name} that was not made for this KINDCluster: delete it, choose another"
+            f"kind cluster {name} exists and was not created for this KINDCluster: delete it, choose another"
             f' clusterName, or take it over with the annotation {ADOPT_ANNOTATION}: "true"'
         )
         return status_step(snapshot, False, "ForeignCluster", message, phase="Pending")
@@ -145,7 +145,7 @@ def _decide_foreign_cluster(snapshot: KindClusterSnapshot, name: str) -> KindSte
     if access is None:
         return error_step(snapshot, snapshot.kubeconfig.error, "AdoptionFailed")
     claim = {**_new_claim(snapshot, CREATED), "adopted": True, "id": access.id}
-    entry = HistoryEntry("Adopted", f"Cluster {name}, which somebody else made, was taken over")
+    entry = HistoryEntry("Adopted", f"Existing cluster {name} was adopted")
     return status_step(snapshot, False, "Adopted", phase="Provisioning", cluster=claim, events=[entry])
 
 
@@ -164,10 +164,10 @@ def _decide_creating(snapshot: KindClusterSnapshot, claim: Object) -> KindStep:
     if not isinstance(is_owned, bool):
         return is_owned
     if not is_owned:
-        return _abandon_claim(snapshot, "ForeignCluster", f"A cluster {name} was made by somebody else in the meantime")
-    entry = HistoryEntry(
-        "Interrupted", f"The creation of cluster {name} was interrupted; what is left of it is removed"
-    )
+        return _abandon_claim(
+            snapshot, "ForeignCluster", f"Another cluster {name} was created outside Shoal in the meantime"
+        )
+    entry = HistoryEntry("Interrupted", f"Creation of cluster {name} was interrupted; deleting the incomplete cluster")
     return status_step(
         snapshot, False, "Interrupted", phase="Provisioning", cluster={**claim, "state": REMOVING}, events=[entry]
     )
@@ -267,9 +267,7 @@ def _decide_created(snapshot: KindClusterSnapshot, claim: Object) -> KindStep:
     if name not in listing.names:
         if not listing.fresh:
             return ListClusters()
-        return _abandon_claim(
-            snapshot, "ClusterLost", f"Cluster {name} was deleted behind Shoal's back; it is made anew"
-        )
+        return _abandon_claim(snapshot, "ClusterLost", f"Cluster {name} was deleted outside Shoal; recreating it")
     current = _up_to_date(snapshot, claim)
     if current.reason == "Replacing":
         entry = HistoryEntry("Replacing", current.message)
@@ -282,7 +280,7 @@ def _decide_created(snapshot: KindClusterSnapshot, claim: Object) -> KindStep:
     if access is None:
         return error_step(snapshot, snapshot.kubeconfig.error, "KubeconfigUnavailable")
     if claim.get("id", access.id) != access.id:
-        return _abandon_claim(snapshot, "ForeignCluster", f"Cluster {name} was deleted and made anew by somebody else")
+        return _abandon_claim(snapshot, "ForeignCluster", f"Cluster {name} was deleted and recreated outside Shoal")
     return _secret_step(snapshot, name, access) or _provisioned_step(snapshot, claim, access, current)
 
 
@@ -295,12 +293,12 @@ def _up_to_date(snapshot: KindClusterSnapshot, claim: Object) -> Condition:
     if invalid:
         return Condition("UpToDate", FALSE, "InvalidSpec", invalid)
     if not has_replace_policy(obj):
-        message = f"{changes}; a cluster that exists is not changed: put it back, or set replacePolicy: Replace"
+        message = f"{changes}; an existing cluster cannot be changed: revert the change, or set replacePolicy: Replace"
         return Condition("UpToDate", FALSE, "ChangeRefused", message)
     if snapshot.holder:
         message = f"the kind cluster {kind_cluster_name(obj)} belongs to KINDCluster {snapshot.holder}"
         return Condition("UpToDate", FALSE, "NameTaken", message)
-    return Condition("UpToDate", FALSE, "Replacing", f"Cluster {claim['name']} is replaced: {changes}")
+    return Condition("UpToDate", FALSE, "Replacing", f"Replacing cluster {claim['name']}: {changes}")
 
 
 def _secret_step(snapshot: KindClusterSnapshot, name: str, access: KubeconfigAccess) -> KindStep | None:
@@ -312,7 +310,7 @@ def _secret_step(snapshot: KindClusterSnapshot, name: str, access: KubeconfigAcc
         if current is not None and is_secret_up_to_date(secret, current):
             continue
         if secret["metadata"]["name"] in snapshot.foreign_secrets:
-            message = f"the Secret {secret['metadata']['name']} is there and was not made for this KINDCluster"
+            message = f"Secret {secret['metadata']['name']} exists and was not created for this KINDCluster"
             return status_step(
                 snapshot, False, "SecretTaken", message, phase="Failed", failure=message, up_to_date=None
             )

@@ -49,13 +49,13 @@ def engine_not_found(engines: Sequence[str]) -> KindError:
 
 
 def timeout_error(command: str, seconds: float) -> KindError:
-    return KindError(TIMED_OUT, f"kind {command} did not end within {seconds:.0f} s")
+    return KindError(TIMED_OUT, f"kind {command} did not finish within {seconds:.0f} s")
 
 
 def command_error(command: str, output: Iterable[str]) -> KindError:
     """Built from the last lines of a failed kind."""
     lines = [line for line in output if line]
-    summary = _error_summary(lines) or "it said nothing"
+    summary = _error_summary(lines) or "no output"
     lower = summary.lower()
     if any(pattern in lower for pattern in _UNAVAILABLE):
         return KindError(ENGINE_UNAVAILABLE, f"the container engine does not answer, start it: {summary}")

@@ -55,14 +55,14 @@ class KindJobs:
 
     def create(self, uid: str, name: str, config: Object) -> None:
         async def make(job: KindJob) -> None:
-            job.progress = "Waiting for other clusters that are being made"
+            job.progress = "Waiting for other clusters that are being created"
             async with self._create_slots:
                 self._report_progress(uid, job, f'Creating cluster "{name}"')
                 await self._command.create(name, config, lambda line: self._report_progress(uid, job, line))
             try:
                 job.access = parse_kubeconfig(await self._command.kubeconfig(name))
             except KindError as problem:
-                log.info("kind cluster %s is made, its kubeconfig has to wait: %s", name, problem)
+                log.info("kind cluster %s was created; its kubeconfig is not available yet: %s", name, problem)
 
         self._start(uid, KindJob(CREATE), make)
 
@@ -95,7 +95,7 @@ class KindJobs:
             except KindError as problem:
                 job.error = problem
             except Exception as error:
-                log.exception("kind, for %s", uid)
+                log.exception("kind job of KINDCluster with uid %s failed", uid)
                 job.error = KindError(COMMAND_FAILED, f"{type(error).__name__}")
             job.done = True
             self._on_progress(uid)

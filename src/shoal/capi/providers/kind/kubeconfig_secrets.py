@@ -38,7 +38,7 @@ def parse_kubeconfig(text: str) -> KubeconfigAccess:
     except (yaml.YAMLError, LookupError, TypeError, ValueError):
         host = None
     if not host:
-        raise KindError(COMMAND_FAILED, "kind get kubeconfig: it printed no kubeconfig")
+        raise KindError(COMMAND_FAILED, "kind get kubeconfig: the output is not a kubeconfig")
     return KubeconfigAccess(text, hashlib.sha256(ca_data.encode()).hexdigest()[:16], host, port)
 
 

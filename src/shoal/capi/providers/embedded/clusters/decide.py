@@ -40,8 +40,8 @@ from shoal.kinds.versions import version_error
 Object = dict[str, Any]
 
 NO_HOST_MESSAGE = (
-    "Hosted clusters are part of a Shoal server and this API server is none:"
-    " give shoal controllers a --hosting-kubeconfig, that of a Shoal server's root"
+    "Hosted clusters need a Shoal server and this API server is not one:"
+    " start shoal controllers with --hosting-kubeconfig, a kubeconfig for the root of a Shoal server"
 )
 _TOKEN = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -95,7 +95,9 @@ def decide(snapshot: EmbeddedClusterSnapshot, server: HostingServer, now: str) -
         return _decide_deletion(snapshot, is_owned, now)
     if snapshot.cluster is None:
         return _not_ready_decision(
-            obj, Condition("Ready", FALSE, "WaitingForOwner", "Waiting for a Cluster to refer to this"), now
+            obj,
+            Condition("Ready", FALSE, "WaitingForOwner", "Waiting for a Cluster that refers to this EmbeddedCluster"),
+            now,
         )
     if snapshot.logical_cluster is not None and not is_owned:
         return _not_ready_decision(obj, _name_taken_condition(snapshot), now)
@@ -152,9 +154,9 @@ def _name_taken_condition(snapshot: EmbeddedClusterSnapshot) -> Condition:
     name = snapshot.logical_cluster["metadata"]["name"]
     if is_deleting(snapshot.logical_cluster):
         return Condition(
-            "Ready", FALSE, "WaitingForDeletion", f"Waiting for an earlier LogicalCluster {name} to be gone"
+            "Ready", FALSE, "WaitingForDeletion", f"Waiting for an earlier LogicalCluster {name} to be deleted"
         )
-    message = f"LogicalCluster {name} exists and was not made for this EmbeddedCluster"
+    message = f"LogicalCluster {name} already exists and was not created for this EmbeddedCluster"
     return Condition("Ready", FALSE, "NameTaken", message)
 
 

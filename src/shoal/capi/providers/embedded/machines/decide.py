@@ -72,7 +72,7 @@ def decide(snapshot: EmbeddedMachineSnapshot, now: float, now_rfc3339: str) -> E
     if waiting is not None:
         return EmbeddedMachineDecision(status=_not_ready_status(obj, waiting, now_rfc3339))
     if snapshot.node is not None and not _owns_node(snapshot):
-        message = f"Node {snapshot.node['metadata']['name']} exists and is another machine's"
+        message = f"Node {snapshot.node['metadata']['name']} already exists and belongs to another machine"
         return EmbeddedMachineDecision(
             status=_not_ready_status(obj, Condition("Ready", FALSE, "NodeNameTaken", message), now_rfc3339)
         )
@@ -83,7 +83,9 @@ def decide(snapshot: EmbeddedMachineSnapshot, now: float, now_rfc3339: str) -> E
     missing = snapshot.node is None
     ready = Condition("Ready", TRUE, "Ready")
     if missing and delay > 0:
-        message = f"The machine starts up, its Node comes {obj['spec']['startupDelay']} after its creation"
+        message = (
+            f"The machine is starting up: its Node is created after the startupDelay of {obj['spec']['startupDelay']}"
+        )
         ready = Condition("Ready", FALSE, "StartingUp", message)
     return EmbeddedMachineDecision(
         patch=patch,
@@ -119,7 +121,9 @@ def _decide_deletion(snapshot: EmbeddedMachineSnapshot) -> EmbeddedMachineDecisi
 
 def _waiting_condition(snapshot: EmbeddedMachineSnapshot) -> Condition | None:
     if snapshot.machine is None or snapshot.cluster is None:
-        return Condition("Ready", FALSE, "WaitingForOwner", "Waiting for a Machine of a Cluster to refer to this")
+        return Condition(
+            "Ready", FALSE, "WaitingForOwner", "Waiting for a Machine of a Cluster that refers to this EmbeddedMachine"
+        )
     if not initialization_flag(snapshot.cluster, "infrastructureProvisioned") or snapshot.logical_cluster is None:
         message = "Waiting for Cluster status.initialization.infrastructureProvisioned to be true"
         return Condition("Ready", FALSE, "WaitingForClusterInfrastructure", message)
