@@ -205,7 +205,7 @@ CASES: dict[str, tuple[Callable[[Files], list[str]], int, str, str]] = {
         lambda f: asking(f.good, "tree", "nothing", "x"),
         1,
         "the server has no kind 'nothing'",
-        "kinds are",
+        "as for kubectl",
     ),
     "no object": (lambda f: asking(f.good, "tree", "cm", "nobody"), 1, 'configmaps "nobody" not found', "-n names"),
     "no cluster": (lambda f: asking(f.good, "kubeconfig", "nobody"), 1, "there is no kubeconfig of a managed", "is it"),

@@ -88,7 +88,7 @@ async def test_what_one_that_had_it_before_may_say(tmp_path: Path) -> None:
             *({"formerWorkers": ["w3"], "assignedWorker": "w2"}, {"formerWorkers": ["w3"], "epoch": 9}),
         ]
         for lie in lies:
-            with pytest.raises(Forbidden, match=r"may only take itself off status\.formerWorkers"):
+            with pytest.raises(Forbidden, match=r"may only remove itself from status\.formerWorkers"):
                 await second.update(MANAGED_CLUSTERS, {**before, "status": {**before["status"], **lie}}, "status")
         with pytest.raises(Forbidden, match="it is not assigned to this worker"):
             await second.merge_patch(MANAGED_CLUSTERS, "east", {"metadata": {"finalizers": []}}, "default")

@@ -122,7 +122,7 @@ def test_schemas_that_cannot_be_told() -> None:
     with pytest.raises(SchemaError, match="has no Gadget"):
         schema_of({}, "example.com", "v1", "Gadget")
     lost = {"type": "object", "properties": {"next": {"$ref": _V3 + "Lost"}}}
-    with pytest.raises(SchemaError, match="refers to Lost and has it not"):
+    with pytest.raises(SchemaError, match="lacks the referenced schema Lost"):
         read(Widget=lost)
 
 
@@ -132,7 +132,7 @@ def test_schemas_that_a_hostile_server_would_send() -> None:
         f"S{n}": {"type": "object", "properties": {"a": {"$ref": f"{_V3}S{n + 1}"}, "b": {"$ref": f"{_V3}S{n + 1}"}}}
         for n in range(40)
     }
-    with pytest.raises(SchemaError, match="more than 100,000 places"):
+    with pytest.raises(SchemaError, match="more than 100,000 nodes"):
         read(Widget={"type": "object", "properties": {"a": {"$ref": _V3 + "S0"}}}, S40={"type": "string"}, **doubling)
     deep: Object = {"type": "string"}
     for _ in range(5000):

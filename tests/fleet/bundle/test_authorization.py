@@ -23,8 +23,8 @@ def obj(**spec: Any) -> Object:
         ({}, {"kubeconfigSecretRef": {"namespace": "a", "name": "b"}}, "a worker may not set kubeconfigSecretRef of"),
         ({"kubeconfigSecretRef": {"namespace": "a", "name": "b"}}, {}, "a worker may not set kubeconfigSecretRef of"),
         ({}, {"hubAddress": "https://evil"}, "a worker may not set hubAddress of its Worker"),
-        ({"infrastructure": "external"}, {"infrastructure": "kind"}, "whether its Worker has infrastructure kind"),
-        ({"infrastructure": "kind"}, {"infrastructure": "process"}, "whether its Worker has infrastructure kind"),
+        ({"infrastructure": "external"}, {"infrastructure": "kind"}, "a worker may not change whether its Worker"),
+        ({"infrastructure": "kind"}, {"infrastructure": "process"}, "a worker may not change whether its Worker"),
         ({"infrastructure": "kind"}, {"infrastructure": "kind", "version": "v1.36.4"}, ""),
     ],
 )

@@ -301,7 +301,7 @@ async def test_the_log_follows_and_is_only_its_holder_s(tmp_path: Path, monkeypa
                 _named(another, migration.log_secret_name("east", 2, 1)),
                 "the log of epoch 2 is closed",
             ),
-            (holder, _named(another, migration.log_secret_name("west", 1, 1)), "belongs to its ManagedCluster"),
+            (holder, _named(another, migration.log_secret_name("west", 1, 1)), "must be owned by its ManagedCluster"),
         ):
             error = await refused(client.create(SECRETS, attempt, "default"))
             assert isinstance(error, Forbidden)
