@@ -31,10 +31,10 @@ def test_kinds_to_encrypt(text: str, kinds: tuple[str, ...]) -> None:
     [
         (["backup"], "Missing argument 'FILE'"),
         (["backup", "f", "--revision", "0"], "--revision"),
-        (["backup", "f", "--kubeconfig", "k", "--data-dir", "d"], "--kubeconfig asks a server"),
-        (["backup", "f", "--etcd-cafile", "x"], "--etcd-... flags go with --store etcd"),
+        (["backup", "f", "--kubeconfig", "k", "--data-dir", "d"], "--kubeconfig cannot be used with --data-dir"),
+        (["backup", "f", "--etcd-cafile", "x"], "--etcd-... flags require --store etcd"),
         (["restore", "nowhere"], "'nowhere' does not exist"),
-        (["encrypt"], "--encryption-key-file is missing"),
+        (["encrypt"], "--encryption-key-file is required"),
         (["fsck", "--encrypted-kinds", ","], "--encrypted-kinds is empty"),
     ],
 )

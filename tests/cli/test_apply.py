@@ -86,7 +86,7 @@ def test_fields_of_others_are_taken_only_by_force(run: Run, root: Cluster) -> No
     text = json.dumps(config_map("apply-theirs", {"k": "ours"}))
     result = run("apply", "-f", "-", given=text)
     assert isinstance(result.exception, CommandError)
-    assert result.exception.hint == "--force-conflicts takes the fields over"
+    assert result.exception.hint == "add --force-conflicts to take over the fields"
     said(run("apply", "-f", "-", "--force-conflicts", given=text))
     assert root.get(f"{MAPS}/apply-theirs").ok()["data"] == {"k": "ours"}
 
@@ -95,8 +95,8 @@ def test_fields_of_others_are_taken_only_by_force(run: Run, root: Cluster) -> No
     ("given", "complaint"),
     [
         ("", "there is nothing to apply"),
-        ("kind: ConfigMap\nmetadata: {}\n", "- has something that is not a named object"),
-        ("just text", "- has something that is not a named object"),
+        ("kind: ConfigMap\nmetadata: {}\n", "- contains a document that is not a named object"),
+        ("just text", "- contains a document that is not a named object"),
         ("a: [", "- cannot be read: yaml: line 1: did not find expected node content"),
     ],
 )

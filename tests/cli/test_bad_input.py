@@ -27,7 +27,7 @@ DONE, FAILED, USAGE, UNREACHABLE, DENIED = 0, 1, 2, 3, 4
 Case = tuple[str, int, str, str]
 """The command line with the names of files in braces, the exit code, how the sentence begins, and what the hint has."""
 
-MINE = "shoal kubeconfig prints the one shoal up wrote"
+MINE = "shoal kubeconfig prints the kubeconfig that shoal up wrote"
 THEIRS = "check the file: kubectl config view"
 KINDS = "kinds are"
 
@@ -47,21 +47,26 @@ KUBECONFIGS: dict[str, Case] = {
     "no port": ("status --kubeconfig {portless}", FAILED, "{portless}: the server must be an https URL", MINE),
     "no base64": ("status --kubeconfig {garbled}", FAILED, "{garbled}: a certificate, key or token in it", MINE),
     "no file of CA": ("status --kubeconfig {lost}", FAILED, "{lost} refers to /nonexistent/ca.crt, which cannot", MINE),
-    "wrong CA": ("status --kubeconfig {distrusted}", UNREACHABLE, "the hub does not answer: ", "is of another hub"),
+    "wrong CA": (
+        "status --kubeconfig {distrusted}",
+        UNREACHABLE,
+        "the hub does not answer: ",
+        "belongs to another hub",
+    ),
     "no hub": ("status --kubeconfig {silent}", UNREACHABLE, "the hub does not answer: ", "start it: shoal up"),
     "no such host": ("status --kubeconfig {nowhere}", UNREACHABLE, "the hub does not answer: ", "start it: shoal up"),
     "expired token": (
         "status --kubeconfig {expired}",
         DENIED,
         "Unauthorized",
-        "the credentials are those in {expired}",
+        "check the credentials in {expired}",
     ),
     "worker": ("worker --hub-kubeconfig {torn}", FAILED, "{torn} cannot be read", THEIRS),
     "worker, wrong CA": (
         "worker --hub-kubeconfig {distrusted} --name w --data-dir {fresh}",
         UNREACHABLE,
         "the hub does not answer: ",
-        "the kubeconfig is of another hub",
+        "the kubeconfig belongs to another hub",
     ),
     "syncer": ("syncer --from-kubeconfig {good} --to-kubeconfig {torn} --cluster x", FAILED, "{torn} cannot", THEIRS),
     "syncer of nothing": ("syncer --from-kubeconfig {good} --cluster x", FAILED, "this process does not run", "--to-k"),
@@ -101,19 +106,24 @@ NAMES: dict[str, Case] = {
         "the server has no kind 'nothing'",
         "as for kubectl",
     ),
-    "kind of explain": ("explain nothing x --kubeconfig {good}", FAILED, "The hub does not serve nothing", KINDS),
+    "kind of explain": (
+        "explain nothing x --kubeconfig {good}",
+        FAILED,
+        "The hub does not serve nothing",
+        "give the kind as",
+    ),
     "kind applied": (
         "apply -f {unknown} --kubeconfig {good}",
         FAILED,
         "x: the hub does not serve Nope of v1",
-        "learns",
+        "register a cluster",
     ),
-    "object": ("explain managedcluster x --kubeconfig {good}", FAILED, "managedclusters.infra", "shoal status shows"),
+    "object": ("explain managedcluster x --kubeconfig {good}", FAILED, "managedclusters.infra", "shoal status lists"),
     "manifest": (
         "apply -f {none} --kubeconfig {good}",
         FAILED,
         "{none} cannot be read: no such file",
-        "a folder, or -",
+        "a directory, or -",
     ),
     "manifest, torn": (
         "apply -f {torn} --kubeconfig {good}",
@@ -125,7 +135,7 @@ NAMES: dict[str, Case] = {
     "manifest, list": (
         "apply -f {listed} --kubeconfig {good}",
         FAILED,
-        "{listed} has something that is not",
+        "{listed} contains a document that is not",
         "kind and",
     ),
     "manifest, empty": ("apply -f {empty} --kubeconfig {good}", FAILED, "there is nothing to apply", "no objects"),
@@ -143,7 +153,7 @@ NAMES: dict[str, Case] = {
     "not ours": ("reset --data-dir {folder} --yes", FAILED, "{folder} is not a data directory of Shoal", "nothing was"),
     "no hub ever": ("status --data-dir {folder}", FAILED, "there is no kubeconfig in {folder}", "shoal up"),
     "token": ("join-token delete nope --kubeconfig {good}", USAGE, "give the id of a join token", "join-token delete"),
-    "hash": ("worker --hub https://127.0.0.1:1", USAGE, "--hub needs --ca-hash", "shoal worker --help"),
+    "hash": ("worker --hub https://127.0.0.1:1", USAGE, "--hub requires --ca-hash", "shoal worker --help"),
 }
 ASKING = ("status", "top --once", "tree cm x", "logs cm x", "kubeconfig x", "explain managedcluster x")
 MORE = ("plan -f examples/deployment.yaml", "apply -f examples/rbac.yaml", "backup {unmade}", "join-token create")
@@ -272,7 +282,7 @@ def full(folder: Path) -> Iterator[ServerLocation]:
         pytest.skip("a full disk (no right to mount one)")
     try:
         yield ServerLocation(
-            ["--data-dir", str(folder)], "the store cannot be used now: ", "shoal doctor shows what is free"
+            ["--data-dir", str(folder)], "the store cannot be used now: ", "shoal doctor shows the free space"
         )
     finally:
         subprocess.run(["umount", str(folder)], check=True)
@@ -286,7 +296,7 @@ def forbidden(folder: Path) -> Iterator[ServerLocation]:
         inside = Path("/sys/kernel/shoal")  # where root may not write either
     else:
         pytest.skip("a directory that root cannot write")
-    yield ServerLocation(["--data-dir", str(inside)], f"{inside}: ", "give a directory that is yours")
+    yield ServerLocation(["--data-dir", str(inside)], f"{inside}: ", "give a directory that you may write to")
     folder.chmod(0o700)
 
 

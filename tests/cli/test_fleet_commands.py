@@ -142,7 +142,7 @@ def test_how_an_object_is(more: Object, ready: tuple[str, str]) -> None:
 
 def test_top_counts_the_fleet(run: Run) -> None:
     text = said(run("top", "--once"))
-    assert text.splitlines()[0] == "1/1 workers, 2/2 clusters, 2/2 replicas, 2 nodes, 0.16 an hour"
+    assert text.splitlines()[0] == "1/1 workers, 2/2 clusters, 2/2 replicas, 2 nodes, 0.16 per hour"
     rows = [row.split() for row in text.splitlines()]
     assert ["worker-1", "Running", "2/10", "-"] in rows
     east = next(row for row in rows if row[:1] == ["east"])
@@ -157,15 +157,15 @@ def test_top_of_what_is_not_known() -> None:
         [WorkerRow("w", "Lost", 1, 4, "eu")], [ClusterRow("c", phase="Ready", problem="gone")], waiting=2
     )
     assert top.summary_lines(fleet) == [
-        "0/1 workers, 1/1 clusters, 2 waiting for a worker, 0/0 replicas, 0 nodes, 0.00 an hour",
+        "0/1 workers, 1/1 clusters, 2 waiting for a worker, 0/0 replicas, 0 nodes, 0.00 per hour",
         "",
         "WORKER  PHASE  CLUSTERS  LOCATION",
         "w       Lost   1/4       eu",
         "",
-        "CLUSTER  STATE        WORKER  REPLICAS  NODES  CPU  AN HOUR",
+        "CLUSTER  STATE        WORKER  REPLICAS  NODES  CPU  COST/HR",
         "c        Unreachable  -       0/0       -      -    -",
     ]
-    assert top.summary_lines(FleetSummary()) == ["0/0 workers, 0/0 clusters, 0/0 replicas, 0 nodes, 0.00 an hour"]
+    assert top.summary_lines(FleetSummary()) == ["0/0 workers, 0/0 clusters, 0/0 replicas, 0 nodes, 0.00 per hour"]
 
 
 # --- logs of an object ---
@@ -221,7 +221,7 @@ def test_entries() -> None:
     metadata = {"name": "a", "creationTimestamp": "1970-01-01T00:00:01Z", "deletionTimestamp": "1970-01-01T00:00:10Z"}
     assert object_entries({"metadata": metadata | {"finalizers": ["f"]}, "status": status}) == [
         TimelineEntry(1.0, "Normal", "Created", ""),
-        TimelineEntry(10.0, "Normal", "Deleted", "waits for f"),
+        TimelineEntry(10.0, "Normal", "Deleted", "waiting for finalizers f"),
         TimelineEntry(9.0, "Normal", "Done", "Done is True", "status"),
         TimelineEntry(5.0, "Warning", "Broke", "it", "status"),
     ]

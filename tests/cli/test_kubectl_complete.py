@@ -13,9 +13,12 @@ from shoal.cli.kubectl_complete import DIRECTIVE_FILES, DIRECTIVE_NO_FILES, comp
 @pytest.mark.parametrize(
     ("words", "lines"),
     [
-        (["st"], ["status\tthe fleet on one page", f":{DIRECTIVE_NO_FILES}"]),
+        (["st"], ["status\tprints workers, clusters and workloads of the fleet", f":{DIRECTIVE_NO_FILES}"]),
         (["status", "-o", ""], ["text", "wide", "json", "yaml", f":{DIRECTIVE_NO_FILES}"]),
-        (["join-token", "delete", "--k"], ["--kubeconfig\tOf the hub. [$SHOAL_KUBECONFIG]", f":{DIRECTIVE_NO_FILES}"]),
+        (
+            ["join-token", "delete", "--k"],
+            ["--kubeconfig\tKubeconfig of the hub. [$SHOAL_KUBECONFIG]", f":{DIRECTIVE_NO_FILES}"],
+        ),
         (["up", "--data-dir", ""], [f":{DIRECTIVE_FILES}"]),
         (["status", "nothing", ""], [f":{DIRECTIVE_NO_FILES}"]),
     ],
@@ -35,4 +38,4 @@ def test_it_is_the_same_program_by_another_name(
     monkeypatch.setattr(sys, "argv", ["/usr/local/bin/kubectl_complete-shoal", "top", "--on"])
     with pytest.raises(SystemExit) as ended:
         main.main()
-    assert (ended.value.code, capsys.readouterr().out) == (0, "--once\tPrints it once, all of it.\n:4\n")
+    assert (ended.value.code, capsys.readouterr().out) == (0, "--once\tPrint everything once and exit.\n:4\n")

@@ -112,7 +112,7 @@ def data(tmp_path: Path) -> Path:
 
 def test_reset_says_before_it_does(data: Path, run: Run) -> None:
     result = run("reset", "--data-dir", str(data))
-    assert str(result.exception) == f"{data} (0.0 MB, with the workers w) would be removed for good"
+    assert str(result.exception) == f"{data} (0.0 MB, with the workers w) would be removed permanently"
     assert (data / "pki" / "ca.key").exists()
     assert said(run("reset", "--data-dir", str(data), "--yes")) == ""
     assert not data.exists()
@@ -183,7 +183,7 @@ def test_logs_by_name(data: Path, log: Path, run: Run) -> None:
     assert said(run("logs", "w", "--tail", "0", "--data-dir", str(data))) == ""
     missing = run("logs", "x", "--data-dir", str(data)).exception
     assert str(missing) == "there is no log x"
-    assert getattr(missing, "hint", "").startswith("there are w, etcd; ")
+    assert getattr(missing, "hint", "").startswith("existing logs: w, etcd; ")
 
 
 def test_a_log_is_followed_through_a_restart(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,7 +172,7 @@ CASES: dict[str, tuple[Callable[[Files], list[str]], int, str, str]] = {
         lambda f: asking(f.distrusted, "top", "--once"),
         3,
         "the hub does not answer: ",
-        "is of another hub",
+        "belongs to another hub",
     ),
     "no file": (
         lambda _: asking("/nonexistent/file", "status"),
@@ -188,7 +188,7 @@ CASES: dict[str, tuple[Callable[[Files], list[str]], int, str, str]] = {
         "shoal kube",
     ),
     "a plugin": (lambda f: asking(f.executing, "status"), 1, "{executing}: users with exec are not supported", "shoal"),
-    "unknown": (lambda f: asking(f.unknown, "status"), 4, "Unauthorized", "the credentials are those in {unknown}"),
+    "unknown": (lambda f: asking(f.unknown, "status"), 4, "Unauthorized", "check the credentials in {unknown}"),
     "no rights": (
         lambda f: asking(f.powerless, "status"),
         4,
@@ -199,7 +199,7 @@ CASES: dict[str, tuple[Callable[[Files], list[str]], int, str, str]] = {
         lambda f: asking(f.powerless, "apply", "-f", "examples/rbac.yaml"),
         4,
         "",
-        "shoal kubeconfig prints the administrator's",
+        "shoal kubeconfig prints the administrator's kubeconfig",
     ),
     "wrong kind": (
         lambda f: asking(f.good, "tree", "nothing", "x"),
@@ -207,7 +207,7 @@ CASES: dict[str, tuple[Callable[[Files], list[str]], int, str, str]] = {
         "the server has no kind 'nothing'",
         "as for kubectl",
     ),
-    "no object": (lambda f: asking(f.good, "tree", "cm", "nobody"), 1, 'configmaps "nobody" not found', "-n names"),
+    "no object": (lambda f: asking(f.good, "tree", "cm", "nobody"), 1, 'configmaps "nobody" not found', "-n selects"),
     "no cluster": (lambda f: asking(f.good, "kubeconfig", "nobody"), 1, "there is no kubeconfig of a managed", "is it"),
     "no manifest": (
         lambda f: asking(f.good, "apply", "-f", "none.yaml"),
@@ -216,7 +216,7 @@ CASES: dict[str, tuple[Callable[[Files], list[str]], int, str, str]] = {
         "give a file",
     ),
     "no folder": (lambda _: ["reset", "--data-dir", "/nonexistent/x"], 1, "there is no data directory", "shoal reset"),
-    "no log": (lambda _: ["logs", "worker-9"], 1, "there is no log worker-9", "there are none in"),
+    "no log": (lambda _: ["logs", "worker-9"], 1, "there is no log worker-9", "the data directory has no"),
     "no duration": (
         lambda _: ["hub", "--shutdown-delay-duration", "soon"],
         2,

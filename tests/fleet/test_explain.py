@@ -149,18 +149,23 @@ def test_the_table_is_the_schedulers_own() -> None:
 def test_one_that_has_a_worker_is_looked_at_without_itself() -> None:
     found = explain(cluster(worker="w"), [worker("w", 1)], [], None)
     assert (found.worker, found.best) == ("w", "w")
-    assert explanation_lines("default/east", found)[0] == "default/east is on worker w, and would be chosen again now"
+    assert (
+        explanation_lines("default/east", found)[0]
+        == "default/east is on worker w; the scheduler would choose it again"
+    )
     moved = explain(cluster(worker="w"), [worker("w", 1, ready=False), worker("v")], [], None)
-    assert explanation_lines("default/east", moved)[0] == "default/east is on worker w, though v would be chosen now"
+    assert (
+        explanation_lines("default/east", moved)[0] == "default/east is on worker w; the scheduler would now choose v"
+    )
     stuck = explain(cluster(worker="w"), [worker("w", 1, ready=False)], [], None)
-    said = "default/east is on worker w, though it would wait now: 0 of 1 worker fits: 1 is not ready"
+    said = "default/east is on worker w; it would now be pending: 0 of 1 worker fits: 1 is not ready"
     assert explanation_lines("default/east", stuck)[0] == said
 
 
 def test_two_things_in_the_way_are_said() -> None:
     away = cluster(version="v1.20.3", location="eu")
     found = explain(away, [worker("w", versions=["v1.36"], location="us")], [], None)
-    assert explanation_lines("default/east", found)[-1] == "no single change would let it be hosted"
+    assert explanation_lines("default/east", found)[-1] == "no single change would allow it to be hosted"
 
 
 def test_a_long_answer_is_cut() -> None:
@@ -235,7 +240,7 @@ def test_the_command(kubeconfig: str) -> None:
     run = CliRunner().invoke(command, ["managedcluster", "explained", "--kubeconfig", kubeconfig])
     assert run.exit_code == 0, run.output
     lines = run.output.splitlines()
-    assert lines[0].startswith("default/explained waits (")
+    assert lines[0].startswith("default/explained is pending (")
     assert lines[2].split() == ["WORKER", "POINTS", "WHY"]
     said = "explain-b - is not ready; is not in location eu; takes no clusters (capacity 0)"
     assert said in [" ".join(line.split()) for line in lines]
@@ -250,7 +255,7 @@ def test_the_command(kubeconfig: str) -> None:
 def test_what_is_not_there_is_said(kubeconfig: str) -> None:
     run = CliRunner().invoke(command, ["mc", "nobody", "-n", "elsewhere", "--kubeconfig", kubeconfig])
     assert isinstance(run.exception, CommandError)
-    assert (run.exception.exit_code, run.exception.hint) == (1, "shoal status shows those there are")
+    assert (run.exception.exit_code, run.exception.hint) == (1, "shoal status lists them")
     assert '"nobody" not found' in str(run.exception)
     run = CliRunner().invoke(command, ["Pod", "x", "--kubeconfig", kubeconfig])
     assert "Pod cannot be placed" in str(run.exception) or "does not serve Pod" in str(run.exception)

@@ -57,7 +57,7 @@ async def test_a_plan_tells_what_would_move_and_changes_nothing(fleet: Hub) -> N
         "  east     5    8",
         "  west     5    2",
         "",
-        "3 added, 3 moved, 0 removed, 0 without a place",
+        "3 added, 3 moved, 0 removed, 0 unplaced",
     ]
     (grown,) = await plan_objects(fleet.client, [cluster("north"), deployment(12)])
     assert (grown.before, grown.after) == ({"east": 5, "west": 5}, {"east": 4, "north": 4, "west": 4})

@@ -99,13 +99,13 @@ def test_what_is_said() -> None:
     assert node_lines([ClusterNodePlan("east", found), ClusterNodePlan("west", None, "it does not answer")]) == [
         "",
         "Nodes of east",
-        "  NODEPOOL  BUYS   PODS  AN HOUR",
+        "  NODEPOOL  BUYS   PODS  COST/HR",
         "  default   small  3     0.0400",
-        "  would be empty and go: n1",
-        "  2 pods would get no node",
+        "  would be removed as empty: n1",
+        "  2 pods would be unschedulable",
         "  1 nodes of east have no price",
-        "Nodes of west: not known, it does not answer",
-        "the fleet costs 0.1200 an hour now, 0.1600 then",
+        "Nodes of west: unknown: it does not answer",
+        "cost of the fleet per hour: 0.1200 now, 0.1600 then",
     ]
 
 

@@ -143,14 +143,14 @@ def test_no_etcd_on_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ("--store=sqlite --etcd-servers=http://x:2379", "--etcd-... flags go with --store etcd"),
-        ("--etcd-username=ada", "--etcd-... flags go with --store etcd"),
+        ("--store=sqlite --etcd-servers=http://x:2379", "--etcd-... flags require --store etcd"),
+        ("--etcd-username=ada", "--etcd-... flags require --store etcd"),
         ("--etcd-servers=x:2379", "--etcd-servers x:2379: give URLs such as https://10.0.0.1:2379"),
-        ("--etcd-servers=http://a:1,https://b:1", "--etcd-servers: either all of them https:// or none"),
-        ("--etcd-servers=https://a:1 --etcd-certfile=c", "--etcd-certfile and --etcd-keyfile go together"),
-        ("--etcd-servers=https://a:1 --etcd-username=u", "--etcd-username and --etcd-password-file go together"),
-        ("--store=etcd --etcd-cafile=c", "--etcd-servers is missing: a local etcd takes no certificates and no user"),
-        ("--etcd-servers=http://a:1 --etcd-prefix=/", "--etcd-prefix is empty: etcd may hold more than one store"),
+        ("--etcd-servers=http://a:1,https://b:1", "--etcd-servers: either all URLs must be https:// or none"),
+        ("--etcd-servers=https://a:1 --etcd-certfile=c", "--etcd-certfile and --etcd-keyfile require each other"),
+        ("--etcd-servers=https://a:1 --etcd-username=u", "--etcd-username and --etcd-password-file require each other"),
+        ("--store=etcd --etcd-cafile=c", "--etcd-servers is required: a local etcd uses no certificates and no user"),
+        ("--etcd-servers=http://a:1 --etcd-prefix=/", "--etcd-prefix must not be empty"),
     ],
 )
 def test_flags_that_do_not_fit(tmp_path: Path, given: str, complaint: str) -> None:

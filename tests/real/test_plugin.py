@@ -36,4 +36,4 @@ def test_kubectl_runs_and_completes_it(name: str, tmp_path: Path) -> None:
     code, out, _ = kubectl("__complete", "shoal", "st")
     if "status" not in out and code == 0:
         pytest.skip(f"completion of plugins ({name} has none)")
-    assert out.splitlines() == ["status\tthe fleet on one page", ":4"]
+    assert out.splitlines() == ["status\tprints workers, clusters and workloads of the fleet", ":4"]

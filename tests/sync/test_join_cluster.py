@@ -95,16 +95,16 @@ def test_pull_prints_what_the_cluster_is_given(world: World, tmp_path: Path) -> 
         os.kill(syncer.pid, signal.SIGTERM)
         _, errors = syncer.communicate(timeout=HANG)
     assert syncer.returncode == 0
-    assert errors.startswith(f"{name} is synced until this process ends\n")
+    assert errors.startswith(f"syncing {name} until this process ends\n")
     assert "Traceback" not in errors
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["east"], "--kubeconfig-of-cluster is missing: the hub has to reach the cluster"),
-        (["east", "--print"], "--apply and --print go with --mode pull"),
-        (["east", "--mode", "pull", "--apply"], "--apply needs --kubeconfig-of-cluster"),
+        (["east"], "--mode push requires --kubeconfig-of-cluster"),
+        (["east", "--print"], "--apply and --print require --mode pull"),
+        (["east", "--mode", "pull", "--apply"], "--apply requires --kubeconfig-of-cluster"),
         (["East"], "East: a lowercase RFC 1123 subdomain must consist of"),
         (["e" * 64], "at most 63 characters"),
         (["east", "--mode", "pull", "--hub-server", "http://hub"], "--hub-server http://hub: give a URL such as https"),

@@ -24,13 +24,15 @@ CRD_KIND = "CustomResourceDefinition"
 
 @click.command(name="apply")
 @click.option(
-    "-f", "--filename", "filenames", required=True, multiple=True, help="A file, a folder, or - for standard input."
+    "-f", "--filename", "filenames", required=True, multiple=True, help="File, directory, or - for standard input."
 )
-@click.option("-R", "--recursive", is_flag=True, help="The folders in a folder too.")
-@click.option("-n", "--namespace", default="default", show_default=True, help="Of objects that do not name theirs.")
-@click.option("--dry-run", type=click.Choice(["none", "server"]), default="none", help="server: nothing is kept.")
-@click.option("--force-conflicts", is_flag=True, help="Takes over fields that others manage.")
-@click.option("--field-manager", default="shoal-apply", show_default=True, help="Who the fields belong to then.")
+@click.option("-R", "--recursive", is_flag=True, help="Also read subdirectories.")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that specify none.")
+@click.option(
+    "--dry-run", type=click.Choice(["none", "server"]), default="none", help="server: validate without persisting."
+)
+@click.option("--force-conflicts", is_flag=True, help="Take over fields of other field managers.")
+@click.option("--field-manager", default="shoal-apply", show_default=True, help="Name of the field manager.")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 @hub_options
 def command(
@@ -44,7 +46,7 @@ def command(
     kubeconfig: Path | None,
     data_dir: Path | None,
 ) -> None:
-    """Applies objects by server-side apply, in the order given. What fails does not keep the others from it."""
+    """Applies objects by server-side apply, in the order given. An error does not stop the remaining objects."""
     manifests = read_manifests(filenames, recursive=recursive)
     if not manifests:
         raise CommandError("there is nothing to apply", "the files have no objects in them")
@@ -104,10 +106,10 @@ class ManifestApplier:
                 kind.gvr, obj, self._manager, force=self._force, dry_run=self._dry_run, strict=True
             )
         except Conflict as error:
-            raise CommandError(f"{title}: {error}", "--force-conflicts takes the fields over") from None
+            raise CommandError(f"{title}: {error}", "add --force-conflicts to take over the fields") from None
         except (Forbidden, Unauthorized) as error:
             raise CommandError(
-                f"{title}: {error}", "shoal kubeconfig prints the administrator's", EXIT_DENIED
+                f"{title}: {error}", "shoal kubeconfig prints the administrator's kubeconfig", EXIT_DENIED
             ) from None
         except NotFound as error:
             hint = f"apply a Namespace {obj['metadata'].get('namespace')} first" if kind.gvr.namespaced else ""
@@ -132,6 +134,6 @@ class ManifestApplier:
             resource = mapping_for(self._resources, obj)
         if resource is None:
             kind_text = f"{obj['kind']} of {obj.get('apiVersion') or 'no apiVersion'}"
-            hint = "the hub learns kinds from its clusters and from CustomResourceDefinitions: shoal crds lists its own"
+            hint = "register a cluster that serves this kind, or apply its CustomResourceDefinition"
             raise CommandError(f"{obj['metadata']['name']}: the hub does not serve {kind_text}", hint)
         return resource

@@ -17,20 +17,26 @@ if TYPE_CHECKING:
 
 @click.command(name="backup")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--revision", type=click.IntRange(1), help="An earlier state, as far back as history goes. [the newest]")
-@click.option("--with-keys", is_flag=True, help="Also the authority, the key of service accounts, the admin's token.")
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Of a running server; it sends its backup.")
+@click.option(
+    "--revision", type=click.IntRange(1), help="Earlier revision, as far back as the history goes. [the newest]"
+)
+@click.option(
+    "--with-keys", is_flag=True, help="Include the certificate authority, the service account key and the admin token."
+)
+@click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of a running server, which sends the backup."
+)
 @data_dir_option
 @store_options
 def command(
     file: Path, revision: int | None, with_keys: bool, kubeconfig: Path | None, data_dir: Path | None, **store: Any
 ) -> None:
-    """Writes all of a store to FILE, as it is at one moment, while it serves or not.
+    """Writes a consistent snapshot of a store to FILE. A server may be running.
 
-    The file holds every Secret, encrypted where the store has it encrypted. shoal restore makes a store of it.
+    The file contains all Secrets, encrypted as in the store. shoal restore creates a store from it.
     """
     if kubeconfig is not None and (data_dir is not None or store.get("etcd_servers")):
-        raise click.UsageError("--kubeconfig asks a server; leave out --data-dir and --etcd-servers")
+        raise click.UsageError("--kubeconfig cannot be used with --data-dir or --etcd-servers")
     # The server takes a second to load, and help does not need it.
     from shoal.assemble.commands.backup import BackupOptions, backup  # noqa: PLC0415
 
@@ -42,7 +48,7 @@ def command(
     click.echo(summary_line(file, result), err=True)
     if with_keys:
         click.echo(
-            f"warning: {file} holds the private keys of the server: who has it can be anybody there; keep it as a key",
+            f"warning: {file} contains the private keys of the server; protect it like a private key",
             err=True,
         )
 

@@ -29,31 +29,35 @@ def parse_controller_names(context: click.Context, option: click.Parameter, valu
     if unknown or not names:
         raise click.BadParameter(f"{', '.join(unknown) or 'none'}: choose from {', '.join(CONTROLLER_NAMES)}")
     if "syncer" in names and "importer" not in names:
-        raise click.BadParameter("syncer goes with importer, which tells it what a cluster serves")
+        raise click.BadParameter("syncer requires importer, which discovers the APIs of a cluster")
     return names
 
 
 @click.command(name="controllers")
-@click.option("--kubeconfig", type=FILE, required=True, help="Of the API server: of any, not only of Shoal.")
-@click.option("--context", default="", help="Of the kubeconfig. [its current one]")
+@click.option("--kubeconfig", type=FILE, required=True, help="Kubeconfig of any API server, not only of Shoal.")
+@click.option("--context", default="", help="Context of the kubeconfig. [its current context]")
 @click.option(
     "--loops",
     default="capi,kind",
     show_default=True,
     callback=parse_controller_names,
     metavar="A,B",
-    help=f"Some of {', '.join(CONTROLLER_NAMES)}.",
+    help=f"Controllers to run, of {', '.join(CONTROLLER_NAMES)}.",
 )
-@click.option("--hosting-kubeconfig", type=FILE, help="Of a Shoal server's root: where EmbeddedClusters are hosted.")
 @click.option(
-    "--sync-mode", type=click.Choice(["push", "pull", "none"]), help="[push with the syncer, none without it]"
+    "--hosting-kubeconfig", type=FILE, help="Kubeconfig of the root of a Shoal server that hosts EmbeddedClusters."
+)
+@click.option(
+    "--sync-mode",
+    type=click.Choice(["push", "pull", "none"]),
+    help="Default sync mode of workload Clusters. [push with the syncer, none without it]",
 )
 @click.option(
     "--resources-to-sync",
     default=",".join(DEFAULT_RESOURCES),
     show_default=True,
     metavar="A,B",
-    help="What the importer looks for in workload Clusters; * is all.",
+    help="Resources that the importer imports from workload Clusters; * means all.",
 )
 @click.option(
     "--auto-publish-apis",
@@ -62,7 +66,7 @@ def parse_controller_names(context: click.Context, option: click.Parameter, valu
     flag_value=True,
     default=False,
     show_default=True,
-    help="Whether a negotiated API is served without anybody saying so.",
+    help="Whether negotiated APIs are published without approval.",
 )
 @leader_election_options
 @telemetry_options
@@ -78,14 +82,14 @@ def command(
     leader_elect_namespace: str,
     health_address: tuple[str, int] | None,
 ) -> None:
-    """Runs loops at an API server until it is stopped. Their kinds: shoal crds | kubectl apply -f -"""
+    """Runs controllers against an API server until it is stopped. Their CRDs: shoal crds | kubectl apply -f -"""
     from shoal.assemble.commands.controllers import ControllersConfig, NotServed, run_controllers  # noqa: PLC0415
 
     mode = "push" if "syncer" in loops else "none"
     if sync_mode == "pull" and mode == "push":
-        raise click.UsageError("--sync-mode pull goes without syncer: shoal syncer is started in each cluster")
+        raise click.UsageError("--sync-mode pull excludes the syncer controller: shoal syncer runs in each cluster")
     if sync_mode not in (None, mode) and not (sync_mode == "pull" and mode == "none"):
-        raise click.UsageError(f"--sync-mode {sync_mode} does not go with --loops {','.join(loops)}")
+        raise click.UsageError(f"--sync-mode {sync_mode} does not match --loops {','.join(loops)}")
     resources = tuple(name.strip() for name in resources_to_sync.split(",") if name.strip())
     config = ControllersConfig(
         loops,
@@ -103,11 +107,11 @@ def command(
         hint = f"shoal crds | kubectl --kubeconfig {kubeconfig}{chosen} apply -f -"
         raise CommandError(str(error), hint) from None
     except Unreachable as error:
-        hint = f"its address is the one in {kubeconfig}"
+        hint = f"check the address in {kubeconfig}"
         raise CommandError(f"the API server does not answer: {error}", hint, exit_code=3) from None
     except (Unauthorized, Forbidden) as error:
-        raise CommandError(str(error), f"the credentials are those in {kubeconfig}", exit_code=4) from None
+        raise CommandError(str(error), f"check the credentials in {kubeconfig}", exit_code=4) from None
 
 
 def print_ready(running: ControllersProcess) -> None:
-    print_message("the loops run until this process ends")
+    print_message("controllers are running until this process ends")

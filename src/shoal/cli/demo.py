@@ -9,10 +9,10 @@ import click
 
 @click.command(name="demo")
 def command() -> None:
-    """Builds a fleet, loads it until it buys nodes, lets a worker die, and takes it all down again.
+    """Builds a fleet, scales a Deployment until nodes are provisioned, stops a worker, and deletes everything.
 
-    It takes less than two minutes. A hub and two workers run in this process, on a directory of their own that is gone
-    in the end; nodes are simulated.
+    It takes less than two minutes. A hub and two workers run in this process, in a temporary directory; nodes are
+    simulated.
     """
     from shoal.assemble.commands.demo import run_demo  # noqa: PLC0415  the server takes a second to load
 

@@ -22,14 +22,14 @@ DEFAULT_PORT = 6443
 
 @click.command(name="doctor")
 @click.option(
-    "--port", default=DEFAULT_PORT, show_default=True, type=click.IntRange(1, 65535), help="That is to be free."
+    "--port", default=DEFAULT_PORT, show_default=True, type=click.IntRange(1, 65535), help="Port that should be free."
 )
 @output_option()
 @hub_options
 def command(port: int, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
-    """Looks at Python, kubectl, container engines, kind, etcd, the data directory, disk, ports, clock and versions.
+    """Checks Python, kubectl, container engines, kind, etcd, the data directory, disk, ports, clock and versions.
 
-    Each line is ok, warn or fail. Ends with 1 where something fails, with 0 otherwise.
+    Each line is ok, warn or fail. Exits with 1 if a check fails, with 0 otherwise.
     """
     from shoal.assemble.commands.doctor import FAIL, run_checks  # noqa: PLC0415  with the client, which loads for long
 
@@ -37,7 +37,7 @@ def command(port: int, output: str, kubeconfig: Path | None, data_dir: Path | No
         file: Path | None = find_hub_kubeconfig(kubeconfig, data_dir)
     except CommandError:
         file = None
-    with progress("looking around"):
+    with progress("checking"):
         results = run_checks(data_dir or default_data_dir(os.environ), file, port)
     print_output([asdict(line) for line in results], result_lines(results), output)
     if any(line.state == FAIL for line in results):

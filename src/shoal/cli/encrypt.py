@@ -12,23 +12,25 @@ from shoal.cli.progress import progress
 
 
 @click.command(name="encrypt")
-@click.option("--decrypt", is_flag=True, help="The way back: nothing is encrypted any more.")
+@click.option("--decrypt", is_flag=True, help="Decrypt all values.")
 @data_dir_option
 @store_options
 def command(decrypt: bool, data_dir: Path | None, **store: Any) -> None:
-    """Writes values anew that are not encrypted with the first key of --encryption-key-file.
+    """Rewrites all values that are not encrypted with the first key of --encryption-key-file.
 
-    For what was stored before there was a key, and after a key was put in front of the others. Then the old keys can
-    go. A server on a SQLite store, or on a local etcd, must be stopped.
+    Use it for values that were stored before encryption was enabled, and after a new key was added in front of the
+    others; the old keys can then be removed. A server on a SQLite store, or on a local etcd, must be stopped.
     """
     # The server takes a second to load, and help does not need it.
     from shoal.assemble.commands.encrypt import encrypt  # noqa: PLC0415
 
     settings = store_settings(**store)
     if not settings.encryption_key_file:
-        raise click.UsageError("--encryption-key-file is missing")
+        raise click.UsageError("--encryption-key-file is required")
     with progress("encrypting"):
         result = encrypt(data_dir_or_default(data_dir), settings, decrypt=decrypt)
-    click.echo(f"{result.rewritten} of {result.checked} values written anew", err=True)
+    click.echo(f"{result.rewritten} of {result.checked} values rewritten", err=True)
     if result.rewritten and settings.servers:
-        click.echo("keep the old keys in the file until the hubs have dropped that history: ten minutes", err=True)
+        click.echo(
+            "keep the old keys in the file for ten minutes, until the hubs have compacted the old revisions", err=True
+        )

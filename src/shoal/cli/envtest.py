@@ -15,9 +15,11 @@ import click
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("shoal-envtest"),
     show_default=True,
-    help="Where to write them.",
+    help="Directory to write to.",
 )
-@click.option("--kubectl", type=click.Path(exists=True, dir_okay=False), help="A kubectl to put beside. [that of PATH]")
+@click.option(
+    "--kubectl", type=click.Path(exists=True, dir_okay=False), help="kubectl to copy there. [the one in PATH]"
+)
 def command(directory: Path, kubectl: str | None) -> None:
     """Writes programs that envtest can start in place of kube-apiserver and etcd.
 

@@ -29,7 +29,7 @@ def explain(name: str, output: str, kubeconfig: Path | None, data_dir: Path | No
     try:
         found = call_hub(kubeconfig, data_dir, request)
     except NotFound as error:
-        raise CommandError(str(error), "shoal status shows those there are") from None
+        raise CommandError(str(error), "shoal status lists them") from None
     print_output(asdict(found), worker_lines(found), output)
 
 
@@ -66,9 +66,10 @@ MAX_ROWS = 20
 @output_option()
 @hub_options
 def command(kind: str, name: str, namespace: str, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
-    """Why a ManagedCluster is on its Worker, or why it waits and what single change would let it be hosted. Of a
-    Worker: how far its drain is, and where each of its ManagedClusters could go. Of a Deployment, or whatever else is
-    placed: why it is in its clusters, and what would bring it to others."""
+    """Explains the placement of an object. For a ManagedCluster: why it is on its Worker, or why it is pending and
+    which single change would allow it to be hosted. For a Worker: the progress of its drain, and where each of its
+    ManagedClusters could move. For a Deployment or another placed object: why it is in its clusters, and what would
+    place it in others."""
     if kind.lower() in WORKER_NAMES:
         explain(name, output, kubeconfig, data_dir)
         return
@@ -85,7 +86,7 @@ def command(kind: str, name: str, namespace: str, output: str, kubeconfig: Path 
     try:
         found = call_hub(kubeconfig, data_dir, request)
     except NotFound as error:
-        raise CommandError(str(error), "shoal status shows those there are") from None
+        raise CommandError(str(error), "shoal status lists them") from None
     print_output(asdict(found), explanation_lines(f"{namespace}/{name}", found), output)
 
 
@@ -102,19 +103,19 @@ def explain_placed_object(
     try:
         found = call_hub(kubeconfig, data_dir, request)
     except StatusError as error:
-        raise CommandError(str(error), "kinds are written as in manifests, such as Deployment") from None
+        raise CommandError(str(error), "give the kind as in manifests, such as Deployment") from None
     print_output(asdict(found), placed_object_lines(f"{title} {namespace}/{name}", found), output)
 
 
 def placed_object_lines(title: str, explanation: Placed) -> list[str]:
-    by = f"Placement {explanation.placement}" if explanation.placement else "no Placement: evenly"
+    by = f"divided by Placement {explanation.placement}" if explanation.placement else "divided evenly (no Placement)"
     rows = [[one.cluster, str(one.now), str(one.then), one.why, one.change] for one in explanation.verdicts]
     return [
-        f"{title}, {explanation.total} replicas, by {by}",
-        *(f"Placement {other} selects it too, and comes after" for other in explanation.superseded),
+        f"{title}, {explanation.total} replicas, {by}",
+        *(f"Placement {other} also selects it, with lower precedence" for other in explanation.superseded),
         "",
         *format_table([["CLUSTER", "NOW", "THEN", "WHY", "WHAT WOULD HELP"], *rows]),
-        *(["", f"{explanation.unplaced} replicas have no place"] if explanation.unplaced else []),
+        *(["", f"{explanation.unplaced} replicas are unplaced"] if explanation.unplaced else []),
     ]
 
 
@@ -127,26 +128,26 @@ def explanation_lines(title: str, explanation: ManagedClusterExplanation) -> lis
         ]
         lines += _more_line(len(explanation.verdicts), "worker")
     if explanation.changes:
-        lines += ["", "any one of these would let it be hosted:"]
+        lines += ["", "any one of these changes would allow it to be hosted:"]
         lines += [f"  {change}" for change in explanation.changes[:MAX_ROWS]]
         lines += _more_line(len(explanation.changes), "change")
     elif not explanation.best:
-        lines += ["", "no single change would let it be hosted"]
+        lines += ["", "no single change would allow it to be hosted"]
     return lines
 
 
 def _summary_line(title: str, explanation: ManagedClusterExplanation) -> str:
     if explanation.worker:
         now = (
-            f"{explanation.best} would be chosen now"
+            f"the scheduler would now choose {explanation.best}"
             if explanation.best
-            else f"it would wait now: {explanation.message}"
+            else f"it would now be pending: {explanation.message}"
         )
-        again = "and would be chosen again now" if explanation.best == explanation.worker else f"though {now}"
-        return f"{title} is on worker {explanation.worker}, {again}"
+        again = "the scheduler would choose it again" if explanation.best == explanation.worker else now
+        return f"{title} is on worker {explanation.worker}; {again}"
     if explanation.best:
-        return f"{title} is about to be given to worker {explanation.best}"
-    return f"{title} waits ({explanation.reason}): {explanation.message}"
+        return f"{title} is about to be assigned to worker {explanation.best}"
+    return f"{title} is pending ({explanation.reason}): {explanation.message}"
 
 
 def _header() -> list[str]:

@@ -18,15 +18,17 @@ if TYPE_CHECKING:
 
 @click.command(name="fsck")
 @click.option(
-    "--backup", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Of a backup, in place of a store."
+    "--backup",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Check this backup instead of a store.",
 )
 @output_option()
 @data_dir_option
 @store_options
 def command(backup: Path | None, output: str, data_dir: Path | None, **store: Any) -> None:
-    """Reads all of a store and says what is wrong with it, and what to do; changes nothing.
+    """Checks all of a store, and prints a remedy for each problem. Changes nothing.
 
-    Exit code 1: there are problems. A server may run meanwhile.
+    Exits with 1 if there are problems. A server may be running.
     """
     # The server takes a second to load, and help does not need it.
     from shoal.assemble.commands.fsck import fsck, fsck_backup  # noqa: PLC0415

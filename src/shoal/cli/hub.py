@@ -12,7 +12,11 @@ from shoal.kinds.fleet.logicalcluster import PROFILES
 
 @click.command(name="hub")
 @serve_options
-@click.option("--root-profile", type=click.Choice(PROFILES), help="What root serves; kept with the data. [hub]")
+@click.option(
+    "--root-profile",
+    type=click.Choice(PROFILES),
+    help="Profile of the root logical cluster; stored with the data. [hub]",
+)
 def command(root_profile: str | None, **serving: Any) -> None:
-    """Serves the API and runs its loops, without workers, until it is stopped."""
+    """Runs the API server and its controllers, without workers, until it is stopped."""
     serve(**serving, root_profile=root_profile or "")

@@ -23,28 +23,35 @@ from shoal.objects.names import is_dns1123_subdomain
 @click.option(
     "--kubeconfig-of-cluster",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Of the cluster that joins.",
+    help="Kubeconfig of the cluster.",
 )
-@click.option("--context", default="", help="Of that kubeconfig. [its current one]")
+@click.option("--context", default="", help="Context of that kubeconfig. [its current context]")
 @click.option(
     "--mode",
     type=click.Choice(["push", "pull"]),
     default="push",
     show_default=True,
-    help="The hub reaches the cluster, or a syncer in the cluster reaches the hub.",
+    help="push: the hub connects to the cluster; pull: a syncer in the cluster connects to the hub.",
 )
-@click.option("--apply/--print", "apply", default=None, help="With pull: applies the manifest, or prints it. [print]")
-@click.option("--namespace", default="default", show_default=True, help="With push: of the Secret on the hub.")
 @click.option(
-    "--image", default=f"{IMAGE_REPOSITORY}:{__version__}", show_default=True, help="With pull: of the syncer."
+    "--apply/--print", "apply", default=None, help="With pull: apply the manifest of the syncer, or print it. [print]"
 )
-@click.option("--hub-server", default="", metavar="URL", help="With pull: the hub, as the cluster reaches it.")
+@click.option(
+    "--namespace",
+    default="default",
+    show_default=True,
+    help="With push: namespace of the kubeconfig Secret on the hub.",
+)
+@click.option(
+    "--image", default=f"{IMAGE_REPOSITORY}:{__version__}", show_default=True, help="With pull: image of the syncer."
+)
+@click.option("--hub-server", default="", metavar="URL", help="With pull: URL at which the cluster reaches the hub.")
 @click.option(
     "--resources-to-sync",
     default=",".join(workloadcluster.DEFAULT_RESOURCES),
     show_default=True,
     metavar="A,B",
-    help="With pull: what the syncer may write in the cluster.",
+    help="With pull: resources that the syncer may write in the cluster.",
 )
 @hub_options
 def command(
@@ -60,7 +67,7 @@ def command(
     kubeconfig: Path | None,
     data_dir: Path | None,
 ) -> None:
-    """Makes an existing cluster a workload Cluster NAME of the hub."""
+    """Registers an existing cluster as workload Cluster NAME of the hub."""
     name_errors = is_dns1123_subdomain(name)
     if name_errors or len(name) > workloadcluster.MAX_NAME_LENGTH:
         raise click.UsageError(
@@ -69,15 +76,13 @@ def command(
     file = find_hub_kubeconfig(kubeconfig, data_dir)
     if mode == "push":
         if apply is not None:
-            raise click.UsageError(
-                "--apply and --print go with --mode pull: in push mode nothing is put into a cluster"
-            )
+            raise click.UsageError("--apply and --print require --mode pull")
         if kubeconfig_of_cluster is None:
-            raise click.UsageError("--kubeconfig-of-cluster is missing: the hub has to reach the cluster")
+            raise click.UsageError("--mode push requires --kubeconfig-of-cluster")
         _join_push(file, name, namespace, kubeconfig_of_cluster, context)
         return
     if apply and kubeconfig_of_cluster is None:
-        raise click.UsageError("--apply needs --kubeconfig-of-cluster")
+        raise click.UsageError("--apply requires --kubeconfig-of-cluster")
     resources = tuple(each.strip() for each in resources_to_sync.split(",") if each.strip())
     installation = _prepare_installation(file, name, image, hub_server, resources)
     if apply:
@@ -120,7 +125,7 @@ def _prepare_installation(
         raise click.UsageError(f"--hub-server {server}: give a URL such as https://hub.example.com:6443")
     if urlsplit(server).hostname in ("127.0.0.1", "localhost", "::1"):
         click.echo(
-            f"note: {server} is reached from this machine only; for others, start the hub with "
+            f"note: {server} is reachable from this machine only; for others, start the hub with "
             "--listen 0.0.0.0:6443 --advertise-address HOST, or give --hub-server",
             err=True,
         )

@@ -27,27 +27,27 @@ MIN_TTL_SECONDS, MAX_TTL_SECONDS = 60.0, 30 * 86_400.0
 def parse_ttl(context: click.Context, option: click.Parameter, value: str) -> float:
     seconds = parse_duration(value)
     if seconds is None or not MIN_TTL_SECONDS <= seconds <= MAX_TTL_SECONDS:
-        raise click.BadParameter(f"{value}: give a time from 1m to 720h, such as 30m or 24h")
+        raise click.BadParameter(f"{value}: give a duration from 1m to 720h, such as 30m or 24h")
     return seconds
 
 
 @click.group(name="join-token")
 def command() -> None:
-    """Tokens by which other machines join as workers. Each lets in one worker, once, and expires."""
+    """Manages tokens with which other machines join as workers. A token admits one worker, once, and expires."""
 
 
 @command.command(name="create")
-@click.option("--name", default="", help="The one name it is good for. [any that no worker has]")
-@click.option("--ttl", default="1h", show_default=True, callback=parse_ttl, help="How long it is good for.")
-@click.option("--location", default="", help="Of the worker that joins with it.")
-@click.option("--reusable", is_flag=True, help="Lets in any number of workers until it expires.")
+@click.option("--name", default="", help="The only Worker name the token is valid for. [any unused name]")
+@click.option("--ttl", default="1h", show_default=True, callback=parse_ttl, help="Time until the token expires.")
+@click.option("--location", default="", help="Location of the Worker that joins with it.")
+@click.option("--reusable", is_flag=True, help="Allow any number of Workers to join until it expires.")
 @click.option(
     "-o",
     "--output",
     type=click.Choice(["command", "token", "kubeconfig"]),
     default="command",
     show_default=True,
-    help="The command to type on the other machine, the token alone, or a kubeconfig for --hub-kubeconfig.",
+    help="Print the command for the other machine, only the token, or a kubeconfig for --hub-kubeconfig.",
 )
 @hub_options
 def create(
@@ -59,7 +59,7 @@ def create(
     kubeconfig: Path | None,
     data_dir: Path | None,
 ) -> None:
-    """Makes a token, and prints the command that joins with it."""
+    """Creates a token, and prints the command that joins with it."""
     # It loads more slowly than help may take.
     from shoal.assemble.workers.join import hub_base_url  # noqa: PLC0415
     from shoal.assemble.workers.join_tokens import ca_cert_hash, create_token  # noqa: PLC0415
@@ -68,7 +68,7 @@ def create(
     if invalid_name:
         raise click.UsageError(f"--name {name}: {invalid_name}")
     if name and reusable:
-        raise click.UsageError("--reusable goes without --name: one name is one worker")
+        raise click.UsageError("--reusable cannot be used with --name")
     file = find_hub_kubeconfig(kubeconfig, data_dir)
     hub = _load_hub_endpoint(file)
 
@@ -88,7 +88,7 @@ def create(
         click.echo(shlex.join(["shoal", "worker", *hub_arguments, *options]))
     if urlsplit(server).hostname in ("127.0.0.1", "localhost", "::1"):
         click.echo(
-            f"note: {server} is reached from this machine only; for others, start the hub with "
+            f"note: {server} is reachable from this machine only; for others, start the hub with "
             "--listen 0.0.0.0:6443 --advertise-address HOST",
             err=True,
         )
@@ -100,7 +100,7 @@ def _load_hub_endpoint(file: Path) -> RESTConfig:
     except KubeconfigError as error:
         raise CommandError(str(error)) from None
     if not hub.ca_pem:
-        raise CommandError(f"{file} has no certificate-authority: a worker could not tell the hub from another")
+        raise CommandError(f"{file} has no certificate-authority: a worker could not verify the hub")
     return hub
 
 
@@ -108,7 +108,7 @@ def _load_hub_endpoint(file: Path) -> RESTConfig:
 @output_option()
 @hub_options
 def list_(output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
-    """The tokens there are, by their ids; what is secret of them is not shown."""
+    """Lists the ids of the tokens, without their secrets."""
 
     async def list_tokens(client: Client) -> list[worker_join.BootstrapToken]:
         fields = f"type={worker_join.TOKEN_SECRET_TYPE}"
@@ -142,10 +142,10 @@ def _token_row(token: worker_join.BootstrapToken) -> dict[str, str]:
 @click.argument("token")
 @hub_options
 def delete(token: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
-    """Takes TOKEN back: an id, or all of a token. A worker that has joined with it stays."""
+    """Deletes TOKEN, an id or a full token. Workers that have joined with it stay."""
     id_ = token.partition(".")[0]
     if len(id_) != worker_join.ID_LENGTH or set(id_) - set(worker_join.TOKEN_ALPHABET):
-        raise click.UsageError("give the id of a join token, six letters or digits, as shoal join-token list shows it")
+        raise click.UsageError("give the id of a join token (6 letters or digits), as shoal join-token list prints it")
 
     async def delete_token(client: Client) -> None:
         await client.delete(SECRETS, worker_join.secret_name(id_), worker_join.TOKEN_NAMESPACE)
@@ -154,4 +154,4 @@ def delete(token: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
         call_hub(kubeconfig, data_dir, delete_token)
     except NotFound:
         raise CommandError(f"there is no join token {id_}", "shoal join-token list") from None
-    click.echo(f"join token {id_} is gone", err=True)
+    click.echo(f"join token {id_} deleted", err=True)

@@ -48,19 +48,17 @@ class KubeconfigRequest:
 def _parse_ttl(context: click.Context, option: click.Parameter, value: str) -> int:
     seconds = parse_duration(value)
     if seconds is None or seconds < MIN_TTL_SECONDS:
-        raise click.BadParameter(f"{value!r} is not a time of 10 minutes or more, such as 1h or 30m")
+        raise click.BadParameter(f"{value!r}: give a duration of at least 10 minutes, such as 1h or 30m")
     return int(seconds)
 
 
 @click.command(name="kubeconfig")
 @click.argument("name", required=False)
-@click.option("-n", "--namespace", default="default", show_default=True, help="Of the managed cluster.")
-@click.option("--merge", is_flag=True, help="Adds it to your own kubeconfig instead, as a context shoal-NAME.")
-@click.option("--ttl", default="1h", show_default=True, callback=_parse_ttl, help="How long its token is good for.")
-@click.option(
-    "--exec", "execute", is_flag=True, help="With no token: kubectl calls shoal for one whenever it needs one."
-)
-@click.option("--long-lived", is_flag=True, help="With the token that never ends, from the Secret NAME-kubeconfig.")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the managed cluster.")
+@click.option("--merge", is_flag=True, help="Add it to your own kubeconfig, as context shoal-NAME.")
+@click.option("--ttl", default="1h", show_default=True, callback=_parse_ttl, help="Time until its token expires.")
+@click.option("--exec", "execute", is_flag=True, help="Without a token: kubectl calls shoal to get one when needed.")
+@click.option("--long-lived", is_flag=True, help="With the token that never expires, from the Secret NAME-kubeconfig.")
 @click.option(
     "-o", "--output", type=click.Choice(["kubeconfig", "exec-credential"]), default="kubeconfig", show_default=True
 )
@@ -76,10 +74,10 @@ def command(
     kubeconfig: Path | None,
     data_dir: Path | None,
 ) -> None:
-    """Prints the kubeconfig of the administrator of the hub, or of the managed cluster NAME."""
+    """Prints the kubeconfig of the hub's administrator, or of the managed cluster NAME."""
     if name is None:
         if execute or long_lived or output != "kubeconfig":
-            raise click.UsageError("--exec, --long-lived and -o are for a managed cluster: give its NAME")
+            raise click.UsageError("--exec, --long-lived and -o require the NAME of a managed cluster")
         text = _read(find_hub_kubeconfig(kubeconfig, data_dir))
     else:
         space, _, one = name.rpartition("/")
@@ -144,7 +142,7 @@ async def _issue_kubeconfig(client: Client, request: KubeconfigRequest, output: 
     text = await _read_stored(client, request)
     if request.long_lived:
         if output != "kubeconfig":
-            raise click.UsageError("an exec-credential is short-lived: leave out --long-lived")
+            raise click.UsageError("-o exec-credential cannot be used with --long-lived")
         return text
     status = await _request_token(text, request)
     if output == "exec-credential":
@@ -162,7 +160,7 @@ async def _request_token(text: str, request: KubeconfigRequest) -> Object:
         "kind": "TokenRequest",
         "spec": {"expirationSeconds": request.ttl},
     }
-    hint = "shoal kubeconfig --long-lived prints it as it is kept"
+    hint = "shoal kubeconfig --long-lived prints the stored kubeconfig"
     try:
         response = await cluster_client.request(
             "POST",
@@ -171,7 +169,7 @@ async def _request_token(text: str, request: KubeconfigRequest) -> Object:
         )
     except NotFound:
         raise CommandError(
-            f"{request.namespace}/{request.name} has no account {ADMIN_NAMESPACE}/{ADMIN_SERVICE_ACCOUNT}", hint
+            f"{request.namespace}/{request.name} has no ServiceAccount {ADMIN_NAMESPACE}/{ADMIN_SERVICE_ACCOUNT}", hint
         ) from None
     except (Unavailable, Unreachable) as error:
         raise CommandError(f"{request.namespace}/{request.name} does not answer: {error}", hint) from None

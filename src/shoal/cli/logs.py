@@ -22,9 +22,9 @@ POLL_SECONDS = 0.2
 
 @click.command(name="logs")
 @click.argument("what", nargs=-1, metavar="[FILE | KIND NAME]")
-@click.option("-n", "--namespace", default="default", show_default=True, help="Of the object.")
-@click.option("-f", "--follow", is_flag=True, help="Goes on with what comes, until it is stopped.")
-@click.option("--tail", type=click.IntRange(0), help="The last so many lines only.")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the object.")
+@click.option("-f", "--follow", is_flag=True, help="Follow new output until stopped.")
+@click.option("--tail", type=click.IntRange(0), help="Print only the last lines.")
 @output_option()
 @hub_options
 def command(
@@ -36,28 +36,32 @@ def command(
     kubeconfig: Path | None,
     data_dir: Path | None,
 ) -> None:
-    """With KIND and NAME: what happened to an object, oldest first, from its Events, conditions and errors. With the
-    name of a log: what a process wrote there. With nothing: the logs there are in the data directory.
+    """With KIND and NAME: prints the history of an object, oldest first, from its Events, conditions and errors. With
+    the name of a log: prints that log. Without arguments: lists the logs in the data directory.
 
-    A hub itself, and a worker that was started by hand, write to their standard error.
+    The hub, and workers that were started by hand, log to standard error.
     """
     if len(what) > 2:
         raise click.UsageError("give the name of a log, or KIND and NAME")
     if len(what) == 2:
         if follow and output != "text":
-            raise click.UsageError("-f goes with -o text")
+            raise click.UsageError("-f requires -o text")
         _print_timeline(TimelineRequest(*what, namespace, follow, tail), output, kubeconfig, data_dir)
         return
     log_paths = log_files(data_dir or default_data_dir(os.environ))
     if not what:
         if not log_paths:
-            raise CommandError("there are no logs in the data directory", "shoal logs KIND NAME tells of an object")
+            raise CommandError(
+                "there are no logs in the data directory", "shoal logs KIND NAME prints the history of an object"
+            )
         for line in format_table([["LOG", "FILE"], *([name, str(file)] for name, file in log_paths.items())]):
             click.echo(line)
         return
     if what[0] not in log_paths:
-        known = f"there are {', '.join(log_paths)}" if log_paths else "there are none in the data directory"
-        raise CommandError(f"there is no log {what[0]}", f"{known}; shoal logs KIND NAME tells of an object")
+        known = f"existing logs: {', '.join(log_paths)}" if log_paths else "the data directory has no logs"
+        raise CommandError(
+            f"there is no log {what[0]}", f"{known}; shoal logs KIND NAME prints the history of an object"
+        )
     for text in read_log(log_paths[what[0]], tail, follow=follow):
         click.echo(text, nl=False)
 
@@ -104,6 +108,6 @@ def _print_timeline(request: TimelineRequest, output: str, kubeconfig: Path | No
     except NoKindMatchError as error:
         raise CommandError(str(error), error.hint) from None
     except NotFound as error:
-        raise CommandError(str(error), "-n names another namespace; shoal status shows the fleet") from None
+        raise CommandError(str(error), "-n selects another namespace; shoal status shows the fleet") from None
     if output != "text":
         print_output([asdict(entry) for entry in entries], [], output)

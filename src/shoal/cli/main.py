@@ -16,41 +16,41 @@ from shoal.objects.errors import ShoalError, StoreError
 from shoal.telemetry.logs import print_message
 
 COMMANDS = {
-    "up": "hub, workers and every loop in one process",
-    "hub": "the API server and its loops",
-    "worker": "joins a hub, hosts control planes",
-    "join-token": "lets other machines join as workers",
-    "worker-bundle": "prints what runs a worker in a cluster",
-    "join-cluster": "makes an existing cluster one of the hub's workload Clusters",
-    "syncer": "syncs one cluster, in it or anywhere",
-    "controllers": "loops alone, at any API server",
-    "nodes": "simulated nodes at any API server",
-    "provisioner": "nodes for one cluster, just in time, from Cluster API Machines",
+    "up": "runs the hub, workers and all controllers in one process",
+    "hub": "runs the API server and its controllers",
+    "worker": "joins a hub and hosts control planes",
+    "join-token": "manages the tokens with which other machines join as workers",
+    "worker-bundle": "prints the manifests that run a worker in a cluster",
+    "join-cluster": "registers an existing cluster as a workload Cluster of the hub",
+    "syncer": "syncs one workload Cluster with the hub",
+    "controllers": "runs selected controllers against any API server",
+    "nodes": "simulates nodes at any API server",
+    "provisioner": "provisions nodes for one cluster from Cluster API Machines",
     "crds": "prints Shoal's CustomResourceDefinitions",
-    "apply": "applies manifests, where there is no kubectl",
-    "backup": "writes all of a store to a file, while it serves",
-    "restore": "makes a store of a backup, in SQLite or etcd",
-    "fsck": "says what is wrong with a store, and what to do",
-    "encrypt": "writes Secrets anew with the first of the encryption keys",
-    "envtest": "writes programs that stand in for envtest's kube-apiserver and etcd",
-    "kubeconfig": "prints the admin's kubeconfig, or a managed cluster's",
-    "status": "the fleet on one page",
-    "top": "the fleet as it moves: workers, clusters, replicas, nodes, cost",
-    "tree": "who owns an object and what it owns, into the clusters it is in",
-    "explain": "why a managed cluster or a workload is where it is, or waits",
-    "plan": "what manifests would place where, without applying them",
-    "logs": "what happened to an object, or what a process of this machine said",
-    "doctor": "what this machine has and lacks for Shoal",
-    "completion": "prints what completes shoal in a shell",
+    "apply": "applies manifests without kubectl",
+    "backup": "writes a store to a file, also while it is served",
+    "restore": "creates a store from a backup, in SQLite or etcd",
+    "fsck": "checks a store and prints a remedy for each problem",
+    "encrypt": "re-encrypts Secrets with the first encryption key",
+    "envtest": "writes replacements for envtest's kube-apiserver and etcd",
+    "kubeconfig": "prints the kubeconfig of the hub's administrator or of a managed cluster",
+    "status": "prints workers, clusters and workloads of the fleet",
+    "top": "shows workers, clusters, replicas, nodes and cost, refreshed periodically",
+    "tree": "prints the owners and dependents of an object, across clusters",
+    "explain": "explains why a managed cluster or a workload is placed or pending",
+    "plan": "previews where manifests would be placed, without applying them",
+    "logs": "prints the history of an object, or the log of a process on this machine",
+    "doctor": "checks the prerequisites of Shoal on this machine",
+    "completion": "prints the shell completion script",
     "reset": "removes a data directory",
-    "demo": "a fleet that builds itself, loses a worker and cleans up, told as it happens",
+    "demo": "builds a fleet, scales it, loses a worker, and cleans up",
 }
 COMPLETE_VARIABLE = "_SHOAL_COMPLETE"
 """The environment variable by which a shell requests completions."""
 MIN_SIMILARITY = 0.75
 """From 0 to 1: how similar a mistyped word must be to a command to be suggested."""
 EXIT_USAGE, EXIT_INTERRUPTED = 2, 130
-NO_SPACE_HINT = "shoal doctor shows what is free; --data-dir names a directory elsewhere"
+NO_SPACE_HINT = "shoal doctor shows the free space; --data-dir DIR uses another directory"
 _NO_SPACE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PERMISSION_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -146,7 +146,7 @@ def _fail_on_os_error(error: OSError) -> NoReturn:
     if error.errno in _NO_SPACE_ERRNOS:
         hint = NO_SPACE_HINT
     elif error.errno in _PERMISSION_ERRNOS:
-        hint = "give a directory that is yours, such as --data-dir ~/shoal"
+        hint = "give a directory that you may write to, such as --data-dir ~/shoal"
     fail(f"{where}{what}", hint)
 
 

@@ -31,7 +31,7 @@ def read_manifest(filename: str) -> list[Object]:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise CommandError(
-            f"{filename} cannot be read: {reason}", "give a file, a folder, or - for what is piped"
+            f"{filename} cannot be read: {reason}", "give a file, a directory, or - for standard input"
         ) from None
     except BadRequest as error:
         reason = " ".join(str(error).split())
@@ -40,7 +40,7 @@ def read_manifest(filename: str) -> list[Object]:
     for obj in documents:
         if not isinstance(obj, dict) or not obj.get("kind") or not _has_name(obj.get("metadata")):
             raise CommandError(
-                f"{filename} has something that is not a named object", "each needs kind and metadata.name"
+                f"{filename} contains a document that is not a named object", "each object needs kind and metadata.name"
             )
     return documents
 
@@ -57,8 +57,8 @@ def _manifest_files(given: str, recursive: bool) -> list[str]:
     paths = sorted(folder.rglob("*") if recursive else folder.iterdir())
     files = [str(file) for file in paths if file.suffix in FILE_SUFFIXES and file.is_file()]
     if not files:
-        deeper = "" if recursive else ", or give -R for the folders in it"
-        raise CommandError(f"{given} has no manifests", f"they end with {', '.join(FILE_SUFFIXES)}{deeper}")
+        deeper = "" if recursive else ", or give -R to read subdirectories"
+        raise CommandError(f"{given} has no manifests", f"file names end with {', '.join(FILE_SUFFIXES)}{deeper}")
     return files
 
 

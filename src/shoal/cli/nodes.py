@@ -22,7 +22,7 @@ def parse_quantity(context: click.Context, option: click.Parameter, value: str) 
     except ValueError as error:
         raise click.BadParameter(f"{value}: {error}") from None
     if amount.nano <= 0:
-        raise click.BadParameter(f"{value}: more than 0 is needed")
+        raise click.BadParameter(f"{value}: must be greater than 0")
     return value
 
 
@@ -31,18 +31,22 @@ def parse_quantity(context: click.Context, option: click.Parameter, value: str) 
     "--kubeconfig",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     required=True,
-    help="Of the API server: of any, not only of Shoal.",
+    help="Kubeconfig of any API server, not only of Shoal.",
 )
-@click.option("--context", default="", help="Of the kubeconfig. [its current one]")
-@click.option("--count", default=0, type=click.IntRange(0, 10_000), help="Nodes to create; those there already count.")
-@click.option("--cpu", default="4", show_default=True, callback=parse_quantity, help="Of each.")
-@click.option("--memory", default="16Gi", show_default=True, callback=parse_quantity, help="Of each.")
-@click.option("--pods", default="110", show_default=True, callback=parse_quantity, help="Of each, at most.")
-@click.option("--zone", multiple=True, help="Of the nodes; several are taken in turn.")
-@click.option("--label", multiple=True, metavar="KEY=VALUE", help="Of each; may be given several times.")
-@click.option("--prefix", default="simulated", show_default=True, help="Of their names: PREFIX-0, PREFIX-1, …")
-@click.option("--events", is_flag=True, help="They write Events about the containers of their pods.")
-@click.option("--cleanup", is_flag=True, help="Deletes the nodes of --count in the end.")
+@click.option("--context", default="", help="Context of the kubeconfig. [its current context]")
+@click.option(
+    "--count", default=0, type=click.IntRange(0, 10_000), help="Number of nodes to create; existing ones count."
+)
+@click.option("--cpu", default="4", show_default=True, callback=parse_quantity, help="CPU of each node.")
+@click.option("--memory", default="16Gi", show_default=True, callback=parse_quantity, help="Memory of each node.")
+@click.option(
+    "--pods", default="110", show_default=True, callback=parse_quantity, help="Maximum number of pods per node."
+)
+@click.option("--zone", multiple=True, help="Zone of the nodes; several zones are assigned in turn.")
+@click.option("--label", multiple=True, metavar="KEY=VALUE", help="Label of each node; may be given several times.")
+@click.option("--prefix", default="simulated", show_default=True, help="Prefix of the names: PREFIX-0, PREFIX-1, …")
+@click.option("--events", is_flag=True, help="Write Events about the containers of their pods.")
+@click.option("--cleanup", is_flag=True, help="Delete the nodes of --count on exit.")
 @telemetry_options
 def command(
     kubeconfig: Path,
@@ -59,7 +63,7 @@ def command(
 ) -> None:
     """Simulates nodes at an API server until it is stopped: they are Ready, and pods bound to them run.
 
-    Nodes with the label shoal.dev/simulated=true are animated, whoever created them.
+    Nodes with the label shoal.dev/simulated=true are simulated, no matter which client created them.
     """
     from shoal.assemble.commands.nodes import SimulatedNodesConfig, run_nodes  # noqa: PLC0415  loads for longer than help may take
 
@@ -67,16 +71,16 @@ def command(
     if name_errors:
         raise click.UsageError(f"--prefix {prefix}: {name_errors[0]}")
     if cleanup and not count:
-        raise click.UsageError("--cleanup goes with --count: nodes that others created are theirs")
+        raise click.UsageError("--cleanup requires --count: only nodes created by this command are deleted")
     capacity = {"cpu": cpu, "memory": memory, "pods": pods}
     config = SimulatedNodesConfig(count, prefix, capacity, zone, dict(map(_parse_label, label)), events, cleanup)
     try:
         run_nodes(kubeconfig, context, config, lambda: print_ready(kubeconfig, context))
     except Unreachable as error:
-        hint = f"its address is the one in {kubeconfig}"
+        hint = f"check the address in {kubeconfig}"
         raise CommandError(f"the API server does not answer: {error}", hint, exit_code=3) from None
     except (Unauthorized, Forbidden) as error:
-        raise CommandError(str(error), f"the credentials are those in {kubeconfig}", exit_code=4) from None
+        raise CommandError(str(error), f"check the credentials in {kubeconfig}", exit_code=4) from None
 
 
 def _parse_label(label: str) -> tuple[str, str]:
@@ -88,5 +92,5 @@ def _parse_label(label: str) -> tuple[str, str]:
 
 def print_ready(kubeconfig: Path, context: str) -> None:
     chosen = f" --context {context}" if context else ""
-    print_message("the nodes are simulated until this process ends")
+    print_message("nodes are simulated until this process ends")
     print_message(f"next: kubectl --kubeconfig {kubeconfig}{chosen} get nodes -l {SIMULATED_LABEL}=true")

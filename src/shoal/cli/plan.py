@@ -26,14 +26,14 @@ Object = dict[str, Any]
 
 @click.command(name="plan")
 @click.option(
-    "-f", "--filename", required=True, help="Manifests of workloads, Placements and Clusters; - is standard input."
+    "-f", "--filename", required=True, help="Manifests of workloads, Placements and Clusters; - means standard input."
 )
-@click.option("-n", "--namespace", default="default", show_default=True, help="Of objects that do not name theirs.")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that specify none.")
 @output_option()
 @hub_options
 def command(filename: str, namespace: str, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
-    """What applying manifests would place where, which replicas would move, which nodes would be bought for them, and
-    what the fleet costs an hour. Nothing is changed."""
+    """Previews where applied manifests would be placed, which replicas would move, which nodes would be provisioned,
+    and the cost of the fleet per hour. Changes nothing."""
     manifests = [with_default_namespace(obj, namespace) for obj in read_manifest(filename)]
 
     async def request(client: Client) -> tuple[list[PlacementChange], list[ClusterNodePlan]]:
@@ -67,10 +67,10 @@ def change_lines(changes: list[PlacementChange]) -> list[str]:
         rows = [[name, str(one.before.get(name, 0)), str(one.after.get(name, 0))] for name in names]
         lines += [f"  {line}" for line in format_table([["CLUSTER", "NOW", "THEN"], *rows])]
         if one.unplaced:
-            lines.append(f"  {one.unplaced} without a place")
+            lines.append(f"  {one.unplaced} unplaced")
     counts = ("added_count", "moved_count", "removed_count", "unplaced")
     sums = [sum(getattr(one, count) for one in changes) for count in counts]
-    return [*lines, "", "{} added, {} moved, {} removed, {} without a place".format(*sums)]
+    return [*lines, "", "{} added, {} moved, {} removed, {} unplaced".format(*sums)]
 
 
 def node_lines(nodes: list[ClusterNodePlan]) -> list[str]:
@@ -79,7 +79,7 @@ def node_lines(nodes: list[ClusterNodePlan]) -> list[str]:
     for one in nodes:
         preview = one.preview
         if preview is None:
-            lines.append(f"Nodes of {one.cluster}: not known, {one.error}")
+            lines.append(f"Nodes of {one.cluster}: unknown: {one.error}")
             continue
         if preview.node_claims or preview.removed_nodes or preview.unschedulable_pods:
             lines.append(f"Nodes of {one.cluster}")
@@ -87,17 +87,17 @@ def node_lines(nodes: list[ClusterNodePlan]) -> list[str]:
             rows = [
                 [each.pool, each.instance_type, str(each.pods), f"{each.price:.4f}"] for each in preview.node_claims
             ]
-            lines += [f"  {line}" for line in format_table([["NODEPOOL", "BUYS", "PODS", "AN HOUR"], *rows])]
+            lines += [f"  {line}" for line in format_table([["NODEPOOL", "BUYS", "PODS", "COST/HR"], *rows])]
         if preview.removed_nodes:
-            lines.append(f"  would be empty and go: {', '.join(preview.removed_nodes)}")
+            lines.append(f"  would be removed as empty: {', '.join(preview.removed_nodes)}")
         if preview.unschedulable_pods:
-            lines.append(f"  {preview.unschedulable_pods} pods would get no node")
+            lines.append(f"  {preview.unschedulable_pods} pods would be unschedulable")
         if preview.unpriced_nodes:
             lines.append(f"  {preview.unpriced_nodes} nodes of {one.cluster} have no price")
     previews = [one.preview for one in nodes if one.preview is not None]
     if previews:
         before, after = sum(one.cost_before for one in previews), sum(one.cost_after for one in previews)
-        lines.append(f"the fleet costs {before:.4f} an hour now, {after:.4f} then")
+        lines.append(f"cost of the fleet per hour: {before:.4f} now, {after:.4f} then")
     return ["", *lines] if lines else []
 
 

@@ -53,56 +53,66 @@ def parse_feature_gates(context: click.Context, option: click.Parameter, value: 
 
 
 @click.command(name="provisioner")
-@click.option("--kubeconfig", type=FILE, help="Of the cluster with the pods. [the one this process runs in]")
-@click.option("--context", default="", help="Of that kubeconfig. [its current one]")
-@click.option("--cluster-api-kubeconfig", type=FILE, help="Of the server with the Machines. [the same cluster]")
-@click.option("--cluster-api-context", default="", help="Of that kubeconfig. [its current one]")
+@click.option(
+    "--kubeconfig", type=FILE, help="Kubeconfig of the cluster with the pods. [the cluster this process runs in]"
+)
+@click.option("--context", default="", help="Context of that kubeconfig. [its current context]")
+@click.option(
+    "--cluster-api-kubeconfig",
+    type=FILE,
+    help="Kubeconfig of the management cluster with the Machines. [the same cluster]",
+)
+@click.option("--cluster-api-context", default="", help="Context of that kubeconfig. [its current context]")
 @click.option(
     "--cluster",
     required=True,
     callback=parse_cluster_name,
     metavar="NAMESPACE/NAME",
-    help="Of the Cluster API Cluster, there where the Machines are.",
+    help="Cluster API Cluster in the management cluster.",
 )
 @click.option(
     "--planner",
     type=click.Choice(PLANNERS),
     default=PLANNERS[-1],
     show_default=True,
-    help="Karpenter's rule alone, or made cheaper where it can be.",
+    help="karpenter: Karpenter's algorithm; optimal: the same, then optimized for cost.",
 )
 @click.option(
     "--batch-idle-duration",
     default="1s",
     show_default=True,
     callback=duration_option,
-    help="A batch of pods ends when no new one came for so long,",
+    help="Idle time after which a batch of pods ends.",
 )
 @click.option(
-    "--batch-max-duration", default="10s", show_default=True, callback=duration_option, help="or after this time."
+    "--batch-max-duration",
+    default="10s",
+    show_default=True,
+    callback=duration_option,
+    help="Maximum duration of a batch of pods.",
 )
 @click.option(
     "--preference-policy",
     type=click.Choice(PREFERENCE_POLICIES),
     default=PREFERENCE_POLICIES[0],
     show_default=True,
-    help="What pods prefer is held as long as it goes, or not looked at.",
+    help="Whether scheduling preferences of pods are respected if possible, or ignored.",
 )
 @click.option(
     "--min-values-policy",
     type=click.Choice(MIN_VALUES_POLICIES),
     default=MIN_VALUES_POLICIES[0],
     show_default=True,
-    help="minValues of NodePools hold, or are lowered rather than buying nothing.",
+    help="Whether minValues of NodePools are strict, or relaxed if no instance type satisfies them.",
 )
 @click.option(
     "--feature-gates",
     default="",
     callback=parse_feature_gates,
     metavar="NAME=true,…",
-    help=f"Some of {', '.join(FEATURE_GATES)}.",
+    help=f"Feature gates, of {', '.join(FEATURE_GATES)}.",
 )
-@click.option("--install-crds", is_flag=True, help="Creates the definitions that the cluster lacks.")
+@click.option("--install-crds", is_flag=True, help="Create the CustomResourceDefinitions that the cluster lacks.")
 @leader_election_options
 @telemetry_options
 def command(
@@ -122,10 +132,10 @@ def command(
     leader_elect_namespace: str,
     health_address: tuple[str, int] | None,
 ) -> None:
-    """Buys nodes for the pods of one cluster, and gives them back, until it is stopped.
+    """Provisions nodes for the pods of one cluster, and removes unneeded ones, until it is stopped.
 
-    NodePools are read in the cluster; what can be bought are the MachineDeployments of its Cluster API Cluster. A Shoal
-    server does this for the clusters it hosts by itself.
+    NodePools are read from the cluster; nodes come from the MachineDeployments of its Cluster API Cluster. A Shoal
+    server does this itself for the clusters it hosts.
     """
     from shoal.assemble.commands.provisioner import NotServed, ProvisionerConfig, ProvisionerSettings, run_provisioner  # noqa: PLC0415
 
@@ -144,11 +154,11 @@ def command(
         chosen = f" --kubeconfig {kubeconfig}" if kubeconfig is not None else ""
         raise CommandError(str(error), f"shoal crds | kubectl{chosen} apply -f -, or --install-crds") from None
     except Unreachable as error:
-        hint = "its address is the one in --kubeconfig, or in --cluster-api-kubeconfig"
+        hint = "check the address in --kubeconfig or --cluster-api-kubeconfig"
         raise CommandError(f"the API server does not answer: {error}", hint, exit_code=3) from None
     except (Unauthorized, Forbidden) as error:
-        raise CommandError(str(error), "what it needs is in deploy/provisioner", exit_code=4) from None
+        raise CommandError(str(error), "the required permissions are in deploy/provisioner", exit_code=4) from None
 
 
 def print_ready() -> None:
-    print_message("nodes are provisioned until this process ends")
+    print_message("provisioning nodes until this process ends")

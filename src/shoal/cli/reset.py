@@ -14,17 +14,17 @@ from shoal.cli.progress import progress
 
 
 @click.command(name="reset")
-@click.option("--data-dir", type=click.Path(path_type=Path), help="The one to remove. [$SHOAL_DATA_DIR]")
-@click.option("--yes", is_flag=True, help="Removes it; without, it is only said what there is.")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Data directory to remove. [$SHOAL_DATA_DIR]")
+@click.option("--yes", is_flag=True, help="Remove it; without this flag, only print its contents.")
 def command(data_dir: Path | None, yes: bool) -> None:
-    """Removes a data directory: the hub's store and keys, and those of the workers in it. There is no way back.
+    """Removes a data directory: the hub's store and keys, and those of the workers in it. This cannot be undone.
 
-    Nothing that runs is stopped: a directory in use is refused.
+    Does not stop running processes: fails if the directory is in use.
     """
     path = data_dir or default_data_dir(os.environ)
     contents = inspect_data_dir(path)
     if not yes:
-        raise CommandError(f"{describe(contents)} would be removed for good", f"shoal reset --data-dir {path} --yes")
+        raise CommandError(f"{describe(contents)} would be removed permanently", f"shoal reset --data-dir {path} --yes")
     with progress(f"removing {path}"):
         remove_data_dir(path)
     click.echo(f"removed {describe(contents)}", err=True)

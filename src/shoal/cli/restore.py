@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @click.command(name="restore")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--force-replace", is_flag=True, help="Where a store is already: moves it aside, then restores.")
+@click.option("--force-replace", is_flag=True, help="If a store exists already, move it aside first.")
 @data_dir_option
 @store_options
 def command(file: Path, force_replace: bool, data_dir: Path | None, **store: Any) -> None:
-    """Makes a store of a backup, in the data directory or in etcd, wherever the backup came from.
+    """Creates a store from a backup, in the data directory or in etcd, independent of the store the backup came from.
 
-    Stop the servers of the store first. Watches from before are told to list anew.
+    Stop the servers of the store first. Existing watches end with 410 Gone and must relist.
     """
     # The server takes a second to load, and help does not need it.
     from shoal.assemble.commands.restore import RestoreOptions, restore  # noqa: PLC0415
@@ -39,10 +39,10 @@ def summary_lines(result: RestoreResult) -> list[str]:
     header = result.header
     lines = [
         f"restored {result.records} records of {header.store} at revision {header.revision}, of {header.time}",
-        f"the new store is {result.store_id}, at revision {result.revision}; whoever watched the old one lists anew",
+        f"the new store is {result.store_id}, at revision {result.revision}; watches of the old store must relist",
     ]
     if result.replaced_location:
-        lines.append(f"what was there before is kept in {result.replaced_location}")
+        lines.append(f"the previous store was moved to {result.replaced_location}")
     if result.restored_keys:
-        lines.append("the keys came with it: kubeconfigs and tokens of the old server stay good")
+        lines.append("keys were restored: kubeconfigs and tokens of the old server remain valid")
     return lines

@@ -30,7 +30,7 @@ DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
 @output_option(wide=True)
 @hub_options
 def command(output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
-    """Workers, managed clusters, workload clusters and the workloads on them."""
+    """Prints workers, managed clusters, workload clusters and their workloads."""
     found = call_hub(kubeconfig, data_dir, lambda client: read_status(client, wide=output != "text"))
     print_output(found, status_lines(found), output)
 

@@ -22,20 +22,23 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     "--from-kubeconfig",
     type=FILE,
     required=True,
-    help="Of the hub. The one of shoal join-cluster has the least rights.",
+    help="Kubeconfig of the hub. shoal join-cluster creates one with minimal permissions.",
 )
-@click.option("--to-kubeconfig", type=FILE, help="Of the cluster. [the one this process runs in]")
-@click.option("--to-context", default="", help="Of that kubeconfig. [its current one]")
-@click.option("--cluster", required=True, metavar="NAME", help="Of the workload Cluster on the hub.")
+@click.option("--to-kubeconfig", type=FILE, help="Kubeconfig of the cluster. [the cluster this process runs in]")
+@click.option("--to-context", default="", help="Context of that kubeconfig. [its current context]")
+@click.option("--cluster", required=True, metavar="NAME", help="Name of the workload Cluster on the hub.")
 @click.option(
     "--resources-to-sync",
     default=",".join(DEFAULT_RESOURCES),
     show_default=True,
     metavar="A,B",
-    help="What the hub is told that the cluster serves; * is everything.",
+    help="Resources of the cluster to import into the hub; * means all.",
 )
 @click.option(
-    "--health-address", callback=parse_address, metavar="HOST:PORT", help="Serves /healthz, /readyz and /metrics there."
+    "--health-address",
+    callback=parse_address,
+    metavar="HOST:PORT",
+    help="Address and port that serve /healthz, /readyz and /metrics.",
 )
 @telemetry_options
 def command(
@@ -46,9 +49,9 @@ def command(
     resources_to_sync: str,
     health_address: tuple[str, int] | None,
 ) -> None:
-    """Syncs one cluster until it is stopped: what the hub has for it goes down, status goes up.
+    """Syncs one workload Cluster until it is stopped: objects from the hub to the cluster, status back to the hub.
 
-    The hub runs syncers itself with --sync-mode push; this is for pull, and for doing it by hand.
+    With --sync-mode push the hub runs the syncers itself; this command is for the modes pull and none.
     """
     from shoal.assemble.commands.syncer import run_syncer  # noqa: PLC0415  loads for longer than help may take
 
@@ -62,8 +65,8 @@ def command(
     except Unreachable as error:
         raise CommandError(str(error), exit_code=3) from None
     except (Unauthorized, Forbidden) as error:
-        raise CommandError(str(error), f"the credentials are those in {from_kubeconfig}", exit_code=4) from None
+        raise CommandError(str(error), f"check the credentials in {from_kubeconfig}", exit_code=4) from None
 
 
 def print_ready(cluster: str) -> None:
-    print_message(f"{cluster} is synced until this process ends")
+    print_message(f"syncing {cluster} until this process ends")

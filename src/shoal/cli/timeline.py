@@ -144,7 +144,14 @@ def object_entries(obj: Object) -> list[TimelineEntry]:
     rows = [(metadata.get("creationTimestamp"), NORMAL, "Created", "")]
     if "deletionTimestamp" in metadata:
         finalizers = ", ".join(metadata.get("finalizers") or ())
-        rows.append((metadata["deletionTimestamp"], NORMAL, "Deleted", f"waits for {finalizers}" if finalizers else ""))
+        rows.append(
+            (
+                metadata["deletionTimestamp"],
+                NORMAL,
+                "Deleted",
+                f"waiting for finalizers {finalizers}" if finalizers else "",
+            )
+        )
     for one in status.get("conditions") or ():
         condition_text = f"{one['type']} is {one['status']}"
         message = ": ".join(filter(None, (condition_text, str(one.get("message") or ""))))

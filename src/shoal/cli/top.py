@@ -25,17 +25,17 @@ CURSOR_HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 @click.command(name="top")
-@click.option("--once", is_flag=True, help="Prints it once, all of it.")
-@click.option("--interval", default=2.0, show_default=True, type=click.FloatRange(0.1), help="Seconds between looks.")
+@click.option("--once", is_flag=True, help="Print everything once and exit.")
+@click.option("--interval", default=2.0, show_default=True, type=click.FloatRange(0.1), help="Seconds between polls.")
 @output_option()
 @hub_options
 def command(once: bool, interval: float, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
-    """Workers, clusters, replicas, nodes and what they cost an hour, as they are now, until it is stopped.
+    """Shows workers, clusters, replicas, nodes and cost per hour, refreshed until it is stopped.
 
-    Nodes are counted in the clusters themselves, every ten seconds. -o json and -o yaml are one look.
+    Nodes are counted in the clusters every ten seconds. -o json and -o yaml print once.
     """
     if once or output != "text":
-        summary = call_hub(kubeconfig, data_dir, _poll_once, "looking at the fleet")
+        summary = call_hub(kubeconfig, data_dir, _poll_once, "reading the fleet")
         print_output(asdict(summary), summary_lines(summary), output)
         return
     call_hub(kubeconfig, data_dir, lambda client: poll_forever(client, interval), progress_text="")
@@ -87,13 +87,13 @@ def summary_lines(summary: FleetSummary) -> list[str]:
     ready = sum(one.phase == "Running" for one in summary.workers)
     alive = sum(row.phase == "Ready" for row in summary.clusters)
     waiting = f", {summary.waiting} waiting for a worker" if summary.waiting else ""
-    totals = f"{summary.ready_replicas}/{summary.replicas} replicas, {summary.nodes} nodes, {summary.cost:.2f} an hour"
+    totals = f"{summary.ready_replicas}/{summary.replicas} replicas, {summary.nodes} nodes, {summary.cost:.2f} per hour"
     lines = [f"{ready}/{len(summary.workers)} workers, {alive}/{len(summary.clusters)} clusters{waiting}, {totals}"]
     if summary.workers:
         rows = [[one.name, one.phase, f"{one.clusters}/{one.capacity}", one.location or "-"] for one in summary.workers]
         lines += ["", *format_table([["WORKER", "PHASE", "CLUSTERS", "LOCATION"], *rows])]
     if summary.clusters:
-        head = ["CLUSTER", "STATE", "WORKER", "REPLICAS", "NODES", "CPU", "AN HOUR"]
+        head = ["CLUSTER", "STATE", "WORKER", "REPLICAS", "NODES", "CPU", "COST/HR"]
         rows = [
             [
                 row.name,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.argument("kind")
 @click.argument("name")
 @click.option("-n", "--namespace", default="default", show_default=True)
-@click.option("--cluster", default="", metavar="NAME", help="The workload Cluster the object is in. [the hub]")
+@click.option("--cluster", default="", metavar="NAME", help="Workload Cluster that contains the object. [the hub]")
 @output_option(wide=True)
 @hub_options
 def command(
@@ -37,9 +37,9 @@ def command(
     kubeconfig: Path | None,
     data_dir: Path | None,
 ) -> None:
-    """Who owns the object NAME, and what it owns: on the hub, and in the clusters where it has copies.
+    """Prints the owners and dependents of the object NAME, on the hub and in the clusters that have copies of it.
 
-    Copies are found through the kubeconfigs that the hub has of its clusters. The object is marked by a star.
+    Copies are read with the kubeconfigs that the hub stores for its clusters. A star marks the object.
     """
 
     async def request(client: Client) -> Tree:
@@ -50,14 +50,14 @@ def command(
         try:
             return await cluster_tree(client, cluster, kind, namespace, name)
         except NoKubeconfig as error:
-            raise CommandError(f"{cluster} cannot be looked into: {error}") from None
+            raise CommandError(f"cannot read cluster {cluster}: {error}") from None
 
     try:
-        tree = call_hub(kubeconfig, data_dir, request, "looking at everything there is")
+        tree = call_hub(kubeconfig, data_dir, request, "listing objects")
     except NoKindMatchError as error:
         raise CommandError(str(error), error.hint) from None
     except NotFound as error:
-        raise CommandError(str(error), "-n names another namespace; shoal status shows the fleet") from None
+        raise CommandError(str(error), "-n selects another namespace; shoal status shows the fleet") from None
     print_output(asdict(tree), tree_lines(tree, time.time(), wide=output == "wide"), output)
     if output in ("text", "wide"):
         for note in tree.notes:

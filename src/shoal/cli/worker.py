@@ -25,25 +25,37 @@ if TYPE_CHECKING:
 @click.option(
     "--hub-kubeconfig",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Of the hub: with a join token (shoal join-token create -o kubeconfig), or an administrator's.",
+    help="Kubeconfig of the hub: with a join token (shoal join-token create -o kubeconfig), or an administrator's.",
 )
-@click.option("--hub", default="", metavar="URL", help="Where the hub is, in place of a kubeconfig.")
-@click.option("--token", default="", envvar="SHOAL_JOIN_TOKEN", help="To join by, once. [$SHOAL_JOIN_TOKEN]")
-@click.option("--ca-hash", default="", metavar="sha256:…", help="Of the hub's certificate authority.")
-@click.option("--name", default="", help="Of the Worker at the hub; belongs to the data directory. [the host's name]")
-@click.option("--capacity", default=100, show_default=True, type=click.IntRange(0), help="Clusters it hosts at most.")
-@click.option("--location", default="", help="Where it is, as ManagedClusters ask for it.")
+@click.option("--hub", default="", metavar="URL", help="URL of the hub, instead of a kubeconfig.")
 @click.option(
-    "--data-dir", type=click.Path(path_type=Path), help="Where it keeps its clusters. [workers/NAME in Shoal's]"
+    "--token",
+    default="",
+    envvar="SHOAL_JOIN_TOKEN",
+    help="Join token; needed only for the first start. [$SHOAL_JOIN_TOKEN]",
+)
+@click.option("--ca-hash", default="", metavar="sha256:…", help="Hash of the hub's certificate authority.")
+@click.option("--name", default="", help="Name of the Worker at the hub; fixed per data directory. [the host's name]")
+@click.option(
+    "--capacity", default=100, show_default=True, type=click.IntRange(0), help="Maximum number of clusters to host."
+)
+@click.option("--location", default="", help="Location of the Worker, which ManagedClusters can require.")
+@click.option(
+    "--data-dir", type=click.Path(path_type=Path), help="Data directory of the Worker. [workers/NAME in Shoal's]"
 )
 @click.option(
-    "--listen", default="127.0.0.1:0", show_default=True, help="Of its own API; port 0 picks one and keeps it."
+    "--listen",
+    default="127.0.0.1:0",
+    show_default=True,
+    help="Address and port of the Worker's API; port 0 chooses a free port once and keeps it.",
 )
 @store_options
 @bus_options
 @idle_option
 @telemetry_options
-@click.option("--supervised", is_flag=True, hidden=True, help="A hub runs it: it ends with its standard input.")
+@click.option(
+    "--supervised", is_flag=True, hidden=True, help="Started by a hub: exits when its standard input is closed."
+)
 def command(
     hub_kubeconfig: Path | None,
     hub: str,
@@ -62,8 +74,8 @@ def command(
 ) -> None:
     """Joins a hub and hosts the control planes of ManagedClusters until it is stopped.
 
-    Once it has joined, it is known to the hub by a certificate in its data directory, which it renews by itself: the
-    hub and the token need not be given again.
+    After it has joined, it authenticates with a certificate in its data directory, which it renews: the hub and the
+    token are not needed again.
     """
     # The server takes a second to load, and help does not need it.
     from shoal.assemble.server.worker import WorkerOptions, run_worker  # noqa: PLC0415
@@ -85,20 +97,20 @@ def hub_target_of(kubeconfig: Path | None, hub_url: str, token: str, ca_hash: st
 
     if kubeconfig is not None:
         if hub_url or ca_hash:
-            raise click.UsageError("--hub and --ca-hash go without --hub-kubeconfig, which says the same")
+            raise click.UsageError("--hub and --ca-hash cannot be used with --hub-kubeconfig")
         return HubTarget(kubeconfig)
     if not hub_url:
         if ca_hash:
-            raise click.UsageError("--ca-hash goes with --hub")
+            raise click.UsageError("--ca-hash requires --hub")
         return HubTarget()
     parts = urlsplit(hub_url)
     if parts.scheme != "https" or not parts.hostname:
         raise click.UsageError(f"--hub {hub_url}: give a URL such as https://10.0.0.1:6443")
     digits = ca_hash.removeprefix("sha256:").lower()
     if len(digits) != 64 or set(digits) - set("0123456789abcdef") or not ca_hash.startswith("sha256:"):
-        raise click.UsageError("--hub needs --ca-hash sha256:… as shoal join-token create prints it")
+        raise click.UsageError("--hub requires --ca-hash sha256:… as shoal join-token create prints it")
     if token and parse_token(token) is None:
-        raise click.UsageError("--token: a join token is six letters or digits, a dot and sixteen more")
+        raise click.UsageError("--token: a join token is 6 letters or digits, a dot, and 16 letters or digits")
     return HubTarget(None, hub_url, token, f"sha256:{digits}")
 
 

@@ -12,15 +12,17 @@ from shoal.kinds.fleet.worker_join import name_error
 
 
 @click.command(name="worker-bundle")
-@click.option("--name", required=True, help="Of the Worker at the hub.")
-@click.option("--image", default="", help="What runs there. [that of this version]")
+@click.option("--name", required=True, help="Name of the Worker at the hub.")
+@click.option("--image", default="", help="Image to run. [image of this version]")
 @click.option(
-    "--directory", type=click.Path(path_type=Path, file_okay=False), help="Writes files for kubectl apply -k."
+    "--directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write files for kubectl apply -k to this directory.",
 )
 def command(name: str, image: str, directory: Path | None) -> None:
-    """Prints the objects by which a worker runs in a cluster, for kubectl apply -f -.
+    """Prints the manifests that run a worker in a cluster, for kubectl apply -f -.
 
-    A hub applies them by itself for a Worker with infrastructure kind; this is for clusters that it cannot reach.
+    For a Worker with infrastructure kind the hub applies them; this command is for clusters that it cannot reach.
     """
     invalid_name = name_error(name)
     if invalid_name:

@@ -326,8 +326,8 @@ def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--audit-policy-file", "p"], "--audit-policy-file needs --audit-log-path"),
-        (["--audit-log-path", "-", "--audit-log-maxsize", "0"], "--audit-log-maxsize is at least 1"),
+        (["--audit-policy-file", "p"], "--audit-policy-file requires --audit-log-path"),
+        (["--audit-log-path", "-", "--audit-log-maxsize", "0"], "--audit-log-maxsize must be at least 1"),
     ],
 )
 def test_options_that_make_no_sense(arguments: list[str], why: str) -> None:

@@ -240,12 +240,12 @@ async def test_what_cannot_run_is_named(tmp_path: Path) -> None:
     [
         (["--loops", "capi,foo"], "foo: choose from capi, kind, importer, fleet, syncer, splitter"),
         (["--loops", ","], "none: choose from capi, kind, importer, fleet, syncer, splitter"),
-        (["--loops", "syncer"], "syncer goes with importer"),
+        (["--loops", "syncer"], "syncer requires importer"),
         (
             ["--loops", "importer,syncer", "--sync-mode", "pull"],
-            "--sync-mode pull goes without syncer: shoal syncer is started in each cluster",
+            "--sync-mode pull excludes the syncer controller: shoal syncer runs in each cluster",
         ),
-        (["--loops", "importer", "--sync-mode", "push"], "--sync-mode push does not go with --loops importer"),
+        (["--loops", "importer", "--sync-mode", "push"], "--sync-mode push does not match --loops importer"),
         (["--health-address", "here"], "here: give an address and a port, such as 127.0.0.1:8081"),
     ],
 )

@@ -67,10 +67,10 @@ async def test_a_node_of_others_is_not_taken(tmp_path: Path) -> None:
     ("flags", "said"),
     [
         (["--cpu", "many"], "Invalid value for '--cpu': many: quantities must match"),
-        (["--pods", "0"], "Invalid value for '--pods': 0: more than 0 is needed"),
+        (["--pods", "0"], "Invalid value for '--pods': 0: must be greater than 0"),
         (["--label", "pool"], "--label pool: give KEY=VALUE"),
         (["--prefix", "A_b"], "--prefix A_b: a lowercase RFC 1123 subdomain"),
-        (["--cleanup"], "--cleanup goes with --count: nodes that others created are theirs"),
+        (["--cleanup"], "--cleanup requires --count: only nodes created by this command are deleted"),
     ],
 )
 def test_wrong_flags_are_named(flags: list[str], said: str, tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ HASH = "sha256:" + "0" * 64
         (["--hub", "https://x", "--ca-hash", "sha256:12"], "--hub needs --ca-hash"),
         (["--hub", "https://x", "--ca-hash", "0" * 64], "--hub needs --ca-hash"),
         (["--hub", "https://x", "--ca-hash", HASH, "--token", "x"], "a join token is six letters or digits"),
-        (["--ca-hash", HASH], "--ca-hash goes with --hub"),
+        (["--ca-hash", HASH], "--ca-hash requires --hub"),
     ],
 )
 def test_flags_of_a_worker(flags: list[str], said: str) -> None:

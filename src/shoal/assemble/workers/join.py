@@ -111,7 +111,7 @@ async def ensure_membership(
         raise JoinError(f"the hub does not let worker {worker} in: {error}", "do its loops run?") from None
     except Unreachable as error:
         hint = (
-            "the kubeconfig is of another hub, or of an earlier one"
+            "the kubeconfig belongs to another hub, or to an earlier one"
             if is_certificate_error(error)
             else "start it: shoal up"
         )

@@ -34,10 +34,10 @@ class CommandError(ShoalError):
 
 def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
+        click.option("--data-dir", type=click.Path(path_type=Path), help="Data directory of Shoal. [$SHOAL_DATA_DIR]"),
         click.option(
-            "--data-dir", type=click.Path(path_type=Path), help="Where Shoal keeps its data. [$SHOAL_DATA_DIR]"
+            "--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of the hub. [$SHOAL_KUBECONFIG]"
         ),
-        click.option("--kubeconfig", type=click.Path(path_type=Path), help="Of the hub. [$SHOAL_KUBECONFIG]"),
     ):
         command = option(command)
     return command
@@ -61,7 +61,7 @@ def call_hub(
     kubeconfig: Path | None,
     data_dir: Path | None,
     request: Callable[[Client], Awaitable[T]],
-    progress_text: str = "asking the hub",
+    progress_text: str = "calling the hub",
 ) -> T:
     """Returns the result of `request`. Errors of the hub other than missing permissions are raised as StatusError.
     `progress_text` is shown while it takes long.
@@ -95,13 +95,13 @@ def translate_hub_errors(kubeconfig_file: Path | None) -> Iterator[None]:
     try:
         yield
     except KubeconfigError as error:
-        raise CommandError(str(error), "shoal kubeconfig prints the one shoal up wrote") from None
+        raise CommandError(str(error), "shoal kubeconfig prints the kubeconfig that shoal up wrote") from None
     except Unreachable as error:
         hint = (
-            f"{kubeconfig_file} is of another hub, or of an earlier one"
+            f"{kubeconfig_file} belongs to another hub, or to an earlier one"
             if is_certificate_error(error)
             else "start it: shoal up"
         )
         raise CommandError(f"the hub does not answer: {error}", hint, EXIT_UNREACHABLE) from None
     except (Unauthorized, Forbidden) as error:
-        raise CommandError(str(error), f"the credentials are those in {kubeconfig_file}", EXIT_DENIED) from None
+        raise CommandError(str(error), f"check the credentials in {kubeconfig_file}", EXIT_DENIED) from None

@@ -23,9 +23,14 @@ def leader_election_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--health-address",
             callback=parse_address,
             metavar="HOST:PORT",
-            help="Serves /healthz, /readyz and /metrics there.",
+            help="Address and port that serve /healthz, /readyz and /metrics.",
         ),
-        click.option("--leader-elect-namespace", default="kube-system", show_default=True, help="Where that Lease is."),
+        click.option(
+            "--leader-elect-namespace",
+            default="kube-system",
+            show_default=True,
+            help="Namespace of the leader election Lease.",
+        ),
         click.option(
             "--leader-elect",
             type=bool,
@@ -33,7 +38,7 @@ def leader_election_options(command: Callable[..., Any]) -> Callable[..., Any]:
             flag_value=True,
             default=True,
             show_default=True,
-            help="Of several such processes one acts, the holder of a Lease.",
+            help="Whether to elect a leader with a Lease: only the leader runs controllers.",
         ),
     ):
         command = option(command)

@@ -26,7 +26,7 @@ idle_option = click.option(
     type=click.FloatRange(min=1),
     default=DEFAULT_IDLE_SECONDS,
     show_default=True,
-    help="After which a logical cluster that is asked nothing sleeps.",
+    help="Seconds without requests after which a logical cluster is evicted from memory.",
 )
 
 
@@ -44,12 +44,12 @@ _BUS_OPTIONS = (
         show_default=True,
         envvar="SHOAL_BUS",
         metavar="watch|URL",
-        help="How hub and workers speak: watch, or a NATS server such as nats://host:4222. [$SHOAL_BUS]",
+        help="Transport between hub and workers: watch, or a NATS server such as nats://host:4222. [$SHOAL_BUS]",
     ),
     click.option(
         "--bus-creds",
         type=click.Path(path_type=Path, exists=True, dir_okay=False),
-        help="A NATS .creds file, where the URL has no user.",
+        help="NATS .creds file, if the URL has no user.",
     ),
 )
 _SYNC_OPTIONS = (
@@ -58,14 +58,14 @@ _SYNC_OPTIONS = (
         type=click.Choice(["push", "pull", "none"]),
         default="push",
         show_default=True,
-        help="Where the syncers of workload Clusters run that do not say it: here, in the clusters, or by hand.",
+        help="Default sync mode of workload Clusters: syncers run in the hub, in the clusters, or are started by hand.",
     ),
     click.option(
         "--resources-to-sync",
         default=",".join(DEFAULT_RESOURCES),
         show_default=True,
         metavar="A,B",
-        help="What is looked for in workload Clusters, and copied to them; * is everything.",
+        help="Resources to import from workload Clusters and to sync to them; * means all.",
     ),
     click.option(
         "--auto-publish-apis",
@@ -74,23 +74,23 @@ _SYNC_OPTIONS = (
         flag_value=True,
         default=True,
         show_default=True,
-        help="Whether an API that clusters offer is served without anybody saying so.",
+        help="Whether negotiated APIs of workload Clusters are published without approval.",
     ),
 )
 _SERVE_OPTIONS = (
-    click.option("--data-dir", type=click.Path(path_type=Path), help="Where everything is kept. [$SHOAL_DATA_DIR]"),
+    click.option("--data-dir", type=click.Path(path_type=Path), help="Data directory. [$SHOAL_DATA_DIR]"),
     click.option(
         "--listen",
         default="127.0.0.1:6443",
         show_default=True,
         envvar="SHOAL_LISTEN",
-        help="Address and port; port 0 picks one and keeps it. [$SHOAL_LISTEN]",
+        help="Address and port to listen on; port 0 chooses a free port once and keeps it. [$SHOAL_LISTEN]",
     ),
     click.option(
         "--advertise-address",
         default="",
         metavar="HOST",
-        help="What kubeconfigs name, where it is not the listened one.",
+        help="Host name or address for kubeconfigs, if it differs from --listen.",
     ),
     *STORE_OPTIONS,
     *_BUS_OPTIONS,
@@ -103,27 +103,36 @@ _SERVE_OPTIONS = (
         default="0s",
         show_default=True,
         metavar="DURATION",
-        help="How long it serves on when it is told to stop, while /readyz fails.",
+        help="Time to keep serving after the stop signal, while /readyz fails.",
     ),
     click.option(
         "--worker-processes/--no-worker-processes",
         default=True,
         show_default=True,
-        help="Run the processes of Workers with infrastructure process.",
+        help="Whether to run the processes of Workers with infrastructure process.",
     ),
     click.option(
         "--worker-image",
         default="",
         envvar="SHOAL_WORKER_IMAGE",
         metavar="IMAGE",
-        help="Of Workers with infrastructure kind. [that of this version; $SHOAL_WORKER_IMAGE]",
+        help="Image of Workers with infrastructure kind. [image of this version; $SHOAL_WORKER_IMAGE]",
     ),
-    click.option("--audit-log-path", default="", metavar="FILE", help="Records every request; - is standard output."),
     click.option(
-        "--audit-log-maxsize", default=100, show_default=True, help="Megabytes after which the file is rotated."
+        "--audit-log-path", default="", metavar="FILE", help="Audit log of all requests; - means standard output."
     ),
-    click.option("--audit-log-maxbackup", default=0, show_default=True, help="Rotated files to keep; 0 keeps all."),
-    click.option("--audit-policy-file", type=click.Path(path_type=Path), help="Which requests are recorded: a Policy."),
+    click.option(
+        "--audit-log-maxsize",
+        default=100,
+        show_default=True,
+        help="Size in megabytes at which the audit log is rotated.",
+    ),
+    click.option(
+        "--audit-log-maxbackup", default=0, show_default=True, help="Number of rotated audit logs to keep; 0 keeps all."
+    ),
+    click.option(
+        "--audit-policy-file", type=click.Path(path_type=Path), help="Audit Policy: which requests are logged."
+    ),
 )
 
 
@@ -167,9 +176,9 @@ def serve(
     store_config, bus_config = store_settings(**store), parse_bus(bus, bus_creds)
     host, port = parse_listen_address(listen)
     if audit_policy_file is not None and not audit_log_path:
-        raise click.UsageError("--audit-policy-file needs --audit-log-path")
+        raise click.UsageError("--audit-policy-file requires --audit-log-path")
     if audit_log_maxsize < 1 or audit_log_maxbackup < 0:
-        raise click.UsageError("--audit-log-maxsize is at least 1, --audit-log-maxbackup at least 0")
+        raise click.UsageError("--audit-log-maxsize must be at least 1, --audit-log-maxbackup at least 0")
     audit = AuditConfig(audit_log_path, audit_log_maxsize, audit_log_maxbackup, audit_policy_file)
     directory = data_dir or default_data_dir(os.environ)
     settings = ShoalServerSettings(

@@ -15,33 +15,40 @@ from shoal.assemble.storage.datadir import default_data_dir
 
 STORE_OPTIONS = (
     click.option(
-        "--store", type=click.Choice(["sqlite", "etcd"]), help="[default: sqlite; etcd where --etcd-servers is given]"
+        "--store",
+        type=click.Choice(["sqlite", "etcd"]),
+        help="Type of the store. [default: sqlite; etcd if --etcd-servers is given]",
     ),
     click.option(
-        "--etcd-servers", default="", metavar="URLS", help="Of an etcd cluster, with commas; none starts a local etcd."
+        "--etcd-servers",
+        default="",
+        metavar="URLS",
+        help="URLs of an etcd cluster, comma-separated; if empty, starts a local etcd.",
     ),
-    click.option("--etcd-prefix", default="/shoal", show_default=True, help="Where the store is in etcd."),
-    click.option("--etcd-cafile", default="", metavar="FILE", help="The authority that signed etcd's certificates."),
-    click.option("--etcd-certfile", default="", metavar="FILE", help="Our certificate for etcd."),
-    click.option("--etcd-keyfile", default="", metavar="FILE", help="Its key."),
-    click.option("--etcd-username", default="", metavar="NAME", help="When etcd has users."),
-    click.option("--etcd-password-file", type=click.Path(path_type=Path), help="Holds that user's password."),
+    click.option("--etcd-prefix", default="/shoal", show_default=True, help="Key prefix of the store in etcd."),
+    click.option("--etcd-cafile", default="", metavar="FILE", help="Certificate authority of etcd."),
+    click.option("--etcd-certfile", default="", metavar="FILE", help="Client certificate for etcd."),
+    click.option("--etcd-keyfile", default="", metavar="FILE", help="Key of the client certificate."),
+    click.option("--etcd-username", default="", metavar="NAME", help="User name for etcd authentication."),
+    click.option(
+        "--etcd-password-file", type=click.Path(path_type=Path), help="File that contains the password of that user."
+    ),
     click.option(
         "--encryption-key-file",
         default="",
         metavar="FILE",
-        help="Encrypts Secrets in the store: keys in base64, one a line; the first encrypts, all decrypt.",
+        help="Keys that encrypt Secrets in the store: base64, one per line; the first encrypts, all decrypt.",
     ),
     click.option(
         "--encrypted-kinds",
         default="secrets",
         show_default=True,
         metavar="A,B",
-        help="What is encrypted: secrets, configmaps, RESOURCE.GROUP; none only decrypts.",
+        help="Resources to encrypt: secrets, configmaps, RESOURCE.GROUP; none only decrypts.",
     ),
 )
 data_dir_option = click.option(
-    "--data-dir", type=click.Path(path_type=Path), help="Where the store is kept. [$SHOAL_DATA_DIR]"
+    "--data-dir", type=click.Path(path_type=Path), help="Directory of the store. [$SHOAL_DATA_DIR]"
 )
 
 
@@ -69,21 +76,21 @@ def store_settings(
     urls = tuple(url.strip().rstrip("/") for url in etcd_servers.split(",") if url.strip())
     if store != "etcd" and not (store is None and urls):
         if urls or any(etcd_credentials):
-            raise click.UsageError("--etcd-... flags go with --store etcd")
+            raise click.UsageError("--etcd-... flags require --store etcd")
         return StoreSettings("sqlite", (), "/shoal", "", "", "", "", "", *encryption)
     invalid_urls = [url for url in urls if not url.startswith(("http://", "https://")) or not urlsplit(url).hostname]
     if invalid_urls:
         raise click.UsageError(f"--etcd-servers {invalid_urls[0]}: give URLs such as https://10.0.0.1:2379")
     if not urls and any(etcd_credentials):
-        raise click.UsageError("--etcd-servers is missing: a local etcd takes no certificates and no user")
+        raise click.UsageError("--etcd-servers is required: a local etcd uses no certificates and no user")
     if len({url.partition(":")[0] for url in urls}) > 1:
-        raise click.UsageError("--etcd-servers: either all of them https:// or none")
+        raise click.UsageError("--etcd-servers: either all URLs must be https:// or none")
     if bool(etcd_certfile) != bool(etcd_keyfile):
-        raise click.UsageError("--etcd-certfile and --etcd-keyfile go together")
+        raise click.UsageError("--etcd-certfile and --etcd-keyfile require each other")
     if bool(etcd_username) != bool(etcd_password_file):
-        raise click.UsageError("--etcd-username and --etcd-password-file go together")
+        raise click.UsageError("--etcd-username and --etcd-password-file require each other")
     if not etcd_prefix.strip("/"):
-        raise click.UsageError("--etcd-prefix is empty: etcd may hold more than one store")
+        raise click.UsageError("--etcd-prefix must not be empty")
     password = etcd_password_file.read_text().strip() if etcd_password_file else ""
     return StoreSettings("etcd", urls, "/" + etcd_prefix.strip("/"), *etcd_credentials[:4], password, *encryption)
 

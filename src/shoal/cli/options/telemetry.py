@@ -40,7 +40,7 @@ def telemetry_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="URL",
             expose_value=False,
             callback=_set_endpoint,
-            help="Sends traces there by OTLP over HTTP, such as http://127.0.0.1:4318. [off; $SHOAL_TRACING_ENDPOINT]",
+            help="Endpoint for traces, OTLP over HTTP, such as http://127.0.0.1:4318. [off; $SHOAL_TRACING_ENDPOINT]",
         ),
         click.option(
             "--log-format",
@@ -50,7 +50,7 @@ def telemetry_options(command: Callable[..., Any]) -> Callable[..., Any]:
             envvar="SHOAL_LOG_FORMAT",
             expose_value=False,
             callback=_set_format,
-            help="Lines as klog writes them, or a JSON object for each. [$SHOAL_LOG_FORMAT]",
+            help="Format of log lines: text as in klog, or JSON. [$SHOAL_LOG_FORMAT]",
         ),
         click.option(
             "--log-level",
@@ -60,7 +60,7 @@ def telemetry_options(command: Callable[..., Any]) -> Callable[..., Any]:
             envvar="SHOAL_LOG_LEVEL",
             expose_value=False,
             callback=_set_level,
-            help="What is said on standard error: that, and what is worse. [$SHOAL_LOG_LEVEL]",
+            help="Minimum level of log lines on standard error. [$SHOAL_LOG_LEVEL]",
         ),
     ):
         command = option(command)
