@@ -34,7 +34,7 @@ DEFAULTS = ["--etcd-servers=http://127.0.0.1:1", "--authorization-mode=RBAC"]
 def test_flags_are_kept_or_said_to_change_nothing() -> None:
     found = parse([*DEFAULTS, "--secure-port=7", "--bind-address", "127.0.0.1", "--feature-gates=A=true", "--v=4"])
     assert (found.get("secure-port"), found.get("bind-address")) == ("7", "127.0.0.1")
-    assert found.warnings == ("--feature-gates changes nothing here",)
+    assert found.warnings == ("--feature-gates has no effect here",)
     assert found.has_service_accounts
     plugins = [*DEFAULTS, "--disable-admission-plugins=A", "--disable-admission-plugins=ServiceAccount"]
     assert not parse(plugins).has_service_accounts
@@ -49,7 +49,7 @@ def test_flags_are_kept_or_said_to_change_nothing() -> None:
         (["--secure-port=x"], 'invalid argument "x" for "--secure-port" flag'),
         (
             ["--authorization-mode=AlwaysAllow"],
-            "--authorization-mode=AlwaysAllow: only RBAC is here, alone or in a list",
+            "--authorization-mode=AlwaysAllow: must include RBAC",
         ),
         (["--etcd-servers="], "--etcd-servers must be specified"),
     ],

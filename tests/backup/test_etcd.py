@@ -79,7 +79,7 @@ def test_a_store_that_was_there_stays_when_a_restore_does_not_end(tmp_path: Path
     assert there.read_stored() == old
     (note,) = fsck(there.directory, there.settings).findings
     folder = f"{there.settings.prefix}/objects-00000000/"
-    assert (note.is_problem, note.remedy) == (False, f"when nobody needs them: etcdctl del --prefix {folder}")
+    assert (note.is_problem, note.remedy) == (False, f"if they are not needed: etcdctl del --prefix {folder}")
 
 
 def test_keys_of_another_program_are_left_alone(tmp_path: Path, etcd: Etcd) -> None:
@@ -104,7 +104,7 @@ def test_a_local_etcd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         keys.write_text(base64.b64encode(b"k" * 32).decode())
         directory, local = Path(short) / "data", StoreSettings("etcd", encryption_key_file=str(keys))
         restore(RestoreOptions(file, directory, local))
-        with pytest.raises(DataDirError, match="holds a store already"):
+        with pytest.raises(DataDirError, match="contains a store already"):
             restore(RestoreOptions(file, directory, local))
         assert fsck(directory, local).is_sound
         assert encrypt(directory, local, decrypt=True).rewritten > 0
@@ -225,7 +225,7 @@ def test_hubs_of_the_old_store_go_on_with_the_restored_one(tmp_path: Path, etcd:
         root.eventually(
             lambda: root.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/shoal-loops").status == 200
         )
-        with pytest.raises(DataDirError, match="serves the store that is to be replaced; nothing was written"):
+        with pytest.raises(DataDirError, match="is serving the store to be replaced; nothing was written"):
             place.restore(file, replace=True)
         root.close()
         old = server.shoal.store.id

@@ -152,7 +152,7 @@ class BackupContract:
         here, file = place(), tmp_path / "b"
         here.fill(contents(2))
         file.write_text("precious")
-        with pytest.raises(ShoalError, match="is there already"):
+        with pytest.raises(ShoalError, match="exists already"):
             here.backup(file)
         assert file.read_text() == "precious"
 

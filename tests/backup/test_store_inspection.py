@@ -43,9 +43,9 @@ def test_values_that_are_no_objects() -> None:
     finding = only_finding(
         {f"{MAP}{n}": wrong for n, wrong in enumerate((b"", b"{", b"[]", b'{"metadata":1}', b"\xff", b"{}"))}
     )
-    assert (finding.message, finding.is_problem, finding.count) == ("values that are not objects in JSON", True, 6)
+    assert (finding.message, finding.is_problem, finding.count) == ("values that are not JSON objects", True, 6)
     assert finding.sentence().endswith(f"{MAP}4 and 1 more")
-    assert finding.remedy.startswith("restore a backup")
+    assert finding.remedy.startswith("restore an earlier backup")
 
 
 def test_keys_that_are_not_ours() -> None:
@@ -59,7 +59,7 @@ def test_objects_under_the_key_of_another() -> None:
         "apps/configmaps/root/default/d": config_map("d"),
     }
     finding = only_finding(values)
-    assert (finding.message, finding.count) == ("objects that are stored under the key of another", 3)
+    assert (finding.message, finding.count) == ("objects stored under the key of another object", 3)
 
 
 def test_uids() -> None:
@@ -76,7 +76,7 @@ def test_uids() -> None:
 def test_owners() -> None:
     owned = config_map("owned", ownerReferences=[{"uid": "o"}])
     finding = only_finding({f"{MAP}owned": owned})
-    assert (finding.message, finding.is_problem) == ("objects whose owners are not stored", False)
+    assert (finding.message, finding.is_problem) == ("objects whose owners do not exist", False)
     assert inspect_records({f"{MAP}owned": owned, f"{MAP}z": config_map("z", uid="o")}) == []
     assert only_finding({f"{MAP}owned": owned, "core/configmaps/team/default/z": config_map("z", uid="o")}).keys == [
         f"{MAP}owned"
@@ -87,13 +87,13 @@ def test_objects_of_clusters_that_are_not_there() -> None:
     finding = only_finding(
         {"core/configmaps/lost/default/a": config_map("a"), "core/configmaps/lost/default/b": TOMBSTONE}
     )
-    assert finding.message == "2 objects of the logical cluster lost, which does not exist"
-    assert "create the LogicalCluster lost and delete it again" in finding.remedy
+    assert finding.message == "2 objects of logical cluster lost, which does not exist"
+    assert "create LogicalCluster lost and delete it again" in finding.remedy
 
 
 def test_revisions_beyond_the_newest() -> None:
     (finding,) = inspect_records({}, revision=10)
-    assert finding.message == "revisions that are not between 1 and the store's newest, 9"
+    assert finding.message == "revisions that are not between 1 and the store's newest revision 9"
     assert inspect_records({}, revision=9) == []
     assert inspect_records({}, revision=0) != []
 
@@ -110,9 +110,9 @@ def test_sealed_values() -> None:
     lost = only_finding({key: sealed}, other)
     assert (lost.is_problem, lost.message) == (
         True,
-        f"values encrypted with the key {ring.key_names[0]}, which was not given",
+        f"values encrypted with key {ring.key_names[0]}, which was not given",
     )
     broken = only_finding({key: sealed[:-1] + b"\0" if sealed[-1] else sealed[:-1] + b"\1"}, ring)
-    assert (broken.is_problem, broken.message) == (True, "values that do not decrypt")
-    assert only_finding({key: plain}, ring).message == "values of encrypted kinds that are not encrypted"
-    assert only_finding({key: ring.encrypt(key, b"nonsense")}, ring).message == "values that are not objects in JSON"
+    assert (broken.is_problem, broken.message) == (True, "values that cannot be decrypted")
+    assert only_finding({key: plain}, ring).message == "unencrypted values of encrypted kinds"
+    assert only_finding({key: ring.encrypt(key, b"nonsense")}, ring).message == "values that are not JSON objects"

@@ -140,17 +140,22 @@ NAMES: dict[str, Case] = {
     ),
     "manifest, empty": ("apply -f {empty} --kubeconfig {good}", FAILED, "there is nothing to apply", "no objects"),
     "folder of none": ("apply -f {folder} --kubeconfig {good}", FAILED, "{folder} has no manifests", ".yaml"),
-    "backup over": ("backup {empty} --kubeconfig {good}", FAILED, "{empty} is there already", "another name"),
-    "backup into": ("backup /nonexistent/x --kubeconfig {good}", FAILED, "/nonexistent is not a directory", "make it"),
+    "backup over": ("backup {empty} --kubeconfig {good}", FAILED, "{empty} exists already", "another name"),
+    "backup into": (
+        "backup /nonexistent/x --kubeconfig {good}",
+        FAILED,
+        "/nonexistent is not a directory",
+        "create it",
+    ),
     "no backup": ("restore {binary} --data-dir {fresh}", FAILED, "{binary} is not a Shoal backup", "shoal backup FILE"),
-    "no store": ("fsck --data-dir {folder}", FAILED, "{folder} holds no store", "--data-dir"),
+    "no store": ("fsck --data-dir {folder}", FAILED, "{folder} contains no store", "--data-dir"),
     "no key": (
         "encrypt --data-dir {folder} --encryption-key-file {none}",
         FAILED,
         "--encryption-key-file {none} c",
         "keys",
     ),
-    "not ours": ("reset --data-dir {folder} --yes", FAILED, "{folder} is not a data directory of Shoal", "nothing was"),
+    "not ours": ("reset --data-dir {folder} --yes", FAILED, "{folder} is not a Shoal data directory", "nothing was"),
     "no hub ever": ("status --data-dir {folder}", FAILED, "there is no kubeconfig in {folder}", "shoal up"),
     "token": ("join-token delete nope --kubeconfig {good}", USAGE, "give the id of a join token", "join-token delete"),
     "hash": ("worker --hub https://127.0.0.1:1", USAGE, "--hub requires --ca-hash", "shoal worker --help"),
@@ -271,7 +276,7 @@ def no_such_address(folder: Path) -> Iterator[ServerLocation]:
 
 def newer_data_dir(folder: Path) -> Iterator[ServerLocation]:
     (folder / "format").write_text("99\n")
-    sentence = f"{folder} has data format '99', this shoal knows up to 1"
+    sentence = f"{folder} has data format '99', this shoal supports up to 1"
     yield ServerLocation(["--data-dir", str(folder)], sentence, "use the newer shoal that wrote it")
 
 

@@ -12,16 +12,16 @@ import pytest
 from tests.faults.processes import HANG, command
 
 CHAPTERS = (
-    "A hub and two workers start",
-    "Two clusters are asked for",
-    "A Deployment of 10 replicas",
-    "It is split: 5 in east, 5 in west.",
-    "Load comes: 60 replicas",
-    "has bought",
-    "dies, and west with it",
+    "Starting a hub and two workers",
+    "Creating two ManagedClusters",
+    "Applying a Deployment of 10 replicas",
+    "It is divided: 5 in east, 5 in west.",
+    "Scaling to 60 replicas",
+    "has provisioned",
+    "which hosts west",
     "60 of 60 replicas are ready.",
-    "All is deleted",
-    "Nothing of it is left.",
+    "Deleting everything",
+    "Everything was deleted.",
 )
 
 
@@ -35,7 +35,7 @@ def start(folder: Path) -> subprocess.Popen[str]:
 def test_stopped_in_the_midst_it_cleans_up(tmp_path: Path) -> None:
     demo = start(tmp_path)
     assert demo.stdout is not None
-    assert any("Two clusters are asked for" in line for line in demo.stdout)
+    assert any("Creating two ManagedClusters" in line for line in demo.stdout)
     demo.send_signal(signal.SIGTERM)
     _, errors = demo.communicate(timeout=HANG)
     assert (demo.returncode, errors.strip()) == (130, "")

@@ -25,7 +25,7 @@ from tests.cli.conftest import Run, found, said
     [
         (doctor.check_python((3, 10, 1)), FAIL, "3.10.1"),
         (doctor.check_python((3, 12, 0)), OK, "3.12.0, shoal "),
-        (doctor.check_etcd(None), OK, "not installed, and not needed"),
+        (doctor.check_etcd(None), OK, "not installed; only needed"),
         (doctor.check_etcd("3.4.30"), WARN, "3.4.30"),
         (doctor.check_etcd("3.6.1"), OK, "3.6.1"),
         (doctor.check_disk(1 << 20, Path("/x")), FAIL, "1 MB free in /x"),
@@ -33,11 +33,11 @@ from tests.cli.conftest import Run, found, said
         (doctor.check_disk(1 << 40, Path("/x")), OK, "1048576 MB free in /x"),
         (doctor.check_open_files(256), WARN, "at most 256"),
         (doctor.check_open_files(-1), OK, "no limit"),
-        (doctor.check_clock(0.4), OK, "as the hub's"),
+        (doctor.check_clock(0.4), OK, "in sync with the hub"),
         (doctor.check_clock(-10), WARN, "10 s behind the hub's"),
         (doctor.check_clock(3600), FAIL, "3600 s ahead of the hub's"),
-        (doctor.check_hub_version("v1.33.0"), WARN, "v1.33.0, which is no Shoal"),
-        (doctor.check_hub_version("v1.36.4+shoal-99"), WARN, "v1.36.4+shoal-99, and this is shoal "),
+        (doctor.check_hub_version("v1.33.0"), WARN, "v1.33.0, not a Shoal server"),
+        (doctor.check_hub_version("v1.36.4+shoal-99"), WARN, "v1.36.4+shoal-99, but this is shoal "),
     ],
 )
 def test_what_is_made_of_what_is_measured(line: CheckResult, state: str, words: str) -> None:
@@ -69,15 +69,15 @@ def test_a_bare_machine(bare: Path, run: Run) -> None:
     states = {line["name"]: (line["state"], line["said"]) for line in lines}
     assert states["docker"] == (WARN, "Cannot connect")
     assert (states["kubectl"], states["kind"]) == ((WARN, "not installed"), (WARN, "not installed"))
-    assert states["data dir"] == (OK, f"{bare}/data is not there yet")
-    assert states["hub"] == (WARN, "none was started here")
+    assert states["data dir"] == (OK, f"{bare}/data does not exist yet")
+    assert states["hub"] == (WARN, "no kubeconfig in the data directory")
     assert not (bare / "data").exists()
 
 
 def test_the_hub_and_its_clock(bare: Path, run: Run) -> None:
     lines = said(run("doctor", "--data-dir", str(bare), "--kubeconfig", os.environ["SHOAL_KUBECONFIG"])).splitlines()
     assert any(line.startswith("ok    hub ") for line in lines)
-    assert any(line.split() == ["ok", "clock", "as", "the", "hub's"] for line in lines)
+    assert any(line.split() == ["ok", "clock", "in", "sync", "with", "the", "hub"] for line in lines)
 
 
 def test_a_failure_is_the_exit_code(bare: Path, run: Run) -> None:
@@ -94,7 +94,7 @@ def test_a_directory_in_use_is_told_with_its_process(bare: Path, run: Run) -> No
     lines = said(run("doctor", "--data-dir", str(bare / "data"))).splitlines()
     directory.close()
     assert any(line.endswith(f"in use by process {os.getpid()}") for line in lines)
-    assert any(line.endswith("7443, of the server that runs") for line in lines)
+    assert any(line.endswith("7443, used by the running server") for line in lines)
 
 
 # --- reset ---
@@ -135,7 +135,7 @@ def test_what_is_no_data_directory_is_not_removed(data: Path, run: Run) -> None:
     (other / "mine").touch()
     assert str(run("reset", "--data-dir", str(link), "--yes").exception) == f"{link} is a symbolic link"
     refused = run("reset", "--data-dir", str(other), "--yes").exception
-    assert str(refused) == f"{other} is not a data directory of Shoal"
+    assert str(refused) == f"{other} is not a Shoal data directory"
     missing = run("reset", "--data-dir", str(data / "none"), "--yes").exception
     assert str(missing) == f"there is no data directory {data / 'none'}"
     assert (other / "mine").exists()

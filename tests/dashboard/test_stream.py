@@ -176,12 +176,12 @@ def test_a_kubeconfig_that_leads_elsewhere_is_not_followed(root: Cluster) -> Non
     secret_of(root, "far", "/clusters/root")
     with BrowserStream(root.server, inside("far")) as stream:
         error = stream.read_until(is_event("nodes", "ERROR"))[-1]["object"]
-        assert error["message"] == f"{NAMESPACE}/far is not reached through the hub"
+        assert error["message"] == f"ManagedCluster {NAMESPACE}/far is not reachable through the hub"
     root.post(SECRETS["path"], {"metadata": {"name": "torn-kubeconfig"}, "data": {"value": "e30="}}).ok()
     with BrowserStream(root.server, inside("torn")) as stream:
         error = stream.read_until(is_event("nodes", "ERROR"))[-1]["object"]
         assert (error["code"], error["message"].split(":")[0]) == (
-            503, f"the kubeconfig of {NAMESPACE}/torn cannot be used",
+            503, f"invalid kubeconfig of ManagedCluster {NAMESPACE}/torn",
         )  # fmt: skip
 
 

@@ -76,7 +76,7 @@ def test_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
     refused = second(tmp_path)
     assert refused.returncode == 1
     assert refused.stderr == (
-        f"error: {tmp_path} has data format '2', this shoal knows up to 1\nhint: use the newer shoal that wrote it\n"
+        f"error: {tmp_path} has data format '2', this shoal supports up to 1\nhint: use the newer shoal that wrote it\n"
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["format", "lock"]
 

@@ -114,7 +114,7 @@ async def test_join_tokens_that_expired_or_were_used(tmp_path: Path) -> None:
             await ensure_membership(tmp_path / name, name, HubTarget(None, url, token, digest), name, SystemClock())
 
         expired = await create_token(admin, time.time() - 7200, 3600)
-        with pytest.raises(JoinError, match="the join token has expired, was deleted or is misspelt"):
+        with pytest.raises(JoinError, match="the join token has expired, was deleted or is invalid"):
             await join("late", expired)
         token = await create_token(admin, time.time(), 3600)
         await join("first", token)

@@ -135,7 +135,7 @@ def ready(deployment: Object) -> int:
 
 def newer_directory(release: Path) -> str:
     (release / "data" / "format").write_text("2\n")
-    return f"{release}/data has data format '2', this shoal knows up to 1"
+    return f"{release}/data has data format '2', this shoal supports up to 1"
 
 
 def newer_store(release: Path) -> str:

@@ -96,7 +96,7 @@ def test_nodes_that_nothing_is_left_on_go() -> None:
 def test_what_is_said() -> None:
     found = Preview((PreviewNodeClaim("default", "small", 3, 0.04),), ("n1",), 2, 0.12, 0.16, 1)
     assert node_lines([]) == []
-    assert node_lines([ClusterNodePlan("east", found), ClusterNodePlan("west", None, "it does not answer")]) == [
+    assert node_lines([ClusterNodePlan("east", found), ClusterNodePlan("west", None, "no answer")]) == [
         "",
         "Nodes of east",
         "  NODEPOOL  BUYS   PODS  COST/HR",
@@ -104,7 +104,7 @@ def test_what_is_said() -> None:
         "  would be removed as empty: n1",
         "  2 pods would be unschedulable",
         "  1 nodes of east have no price",
-        "Nodes of west: unknown: it does not answer",
+        "Nodes of west: unknown: no answer",
         "cost of the fleet per hour: 0.1200 now, 0.1600 then",
     ]
 
@@ -121,8 +121,8 @@ def test_the_keys_of_its_json() -> None:
         "after": 0.16,
         "unpriced": 1,
     }
-    unknown = node_plan_object(ClusterNodePlan("west", None, "it does not answer"))
-    assert unknown == {"kind": "Nodes", "cluster": "west", "problem": "it does not answer"}
+    unknown = node_plan_object(ClusterNodePlan("west", None, "no answer"))
+    assert unknown == {"kind": "Nodes", "cluster": "west", "problem": "no answer"}
 
 
 @pytest.mark.anyio

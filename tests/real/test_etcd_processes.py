@@ -108,8 +108,8 @@ def test_other_keys_on_the_same_prefix(etcd: Etcd, tmp_path: Path) -> None:
     code, said = refused(other, *flags(etcd, "/keys"))
     assert code == 1
     assert said == (
-        f"error: the keys in {other} are not those of the servers that share this store\n"
-        "hint: give an empty --data-dir: the server takes the keys from the store; or another --etcd-prefix\n"
+        f"error: the keys in {other} differ from those of the servers that share this store\n"
+        "hint: give an empty --data-dir to use the keys in the store, or another --etcd-prefix\n"
     )
     # As the hint says: it is bound to no store yet.
     hub(other, etcd, "/keys-of-nobody").close()
@@ -136,7 +136,7 @@ def test_no_etcd_on_path(tmp_path: Path) -> None:
     assert code == 1
     assert said == (
         "error: --store etcd: no etcd on PATH\n"
-        "hint: install etcd 3.5.13 or newer, or name a running one with --etcd-servers\n"
+        "hint: install etcd 3.5.13 or newer, or give a running etcd with --etcd-servers\n"
     )
 
 
@@ -285,7 +285,7 @@ def test_a_local_etcd_that_dies_is_started_again(data: Path) -> None:
         pid = etcd_pid(data)
         code, said = up.terminate()
         assert code == 0
-        assert f"etcd ended with -9; starting it again (its log: {data / 'etcd' / 'etcd.log'})\n" in said
+        assert f"etcd exited with -9; restarting it (log: {data / 'etcd' / 'etcd.log'})\n" in said
         assert not runs(pid)
     finally:
         up.close()
@@ -303,4 +303,4 @@ def test_a_local_etcd_without_its_data_is_not_begun_anew(data: Path) -> None:
     assert not (data / "etcd" / "pid").exists()
     code, said = refused(data)
     assert code == 1
-    assert said.startswith(f"error: {data} belongs to the store {known}, but shoal.db is not in it\nhint: ")
+    assert said.startswith(f"error: {data} belongs to store {known}, but shoal.db is missing\nhint: ")

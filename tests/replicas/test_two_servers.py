@@ -185,7 +185,7 @@ def test_a_server_with_other_keys_is_refused(etcd: Etcd, tmp_path: Path) -> None
     other = Server(tmp_path / "other", store=shared(etcd))
     other.stop()
     (tmp_path / "other" / "store-id").unlink()
-    with pytest.raises(Exception, match="are not those of the servers that share this store") as refused:
+    with pytest.raises(Exception, match="differ from those of the servers that share this store") as refused:
         Server(tmp_path / "other", store=settings)
     assert "give an empty --data-dir" in getattr(refused.value, "hint", "")
 

@@ -38,7 +38,7 @@ class Dashboard:
         if not request.headers.get("authorization", "").lower().startswith("bearer "):
             raise Unauthorized("Unauthorized")
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-            raise UnsupportedMedia("the body of a stream's request is application/json")
+            raise UnsupportedMedia("the body of a stream request must be application/json")
         if self._server is None:
             raise Unavailable("the server is starting", retry_after=1)
         watches = parse_watches(request.body)

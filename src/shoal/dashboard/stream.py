@@ -103,7 +103,7 @@ class WatchMultiplexer:
             if self._token_rejected and self._sink is not None:
                 self._sink.close()
         except Exception:
-            log.exception("a watch of a dashboard failed")
+            log.exception("dashboard watch failed")
             self._send_event(
                 name, "ERROR", InternalError("Internal error occurred: the server's log has the details").to_status()
             )
@@ -146,10 +146,10 @@ class WatchMultiplexer:
             content = base64.b64decode(orjson.loads(_body_bytes(answer))["data"]["value"])
             endpoint = rest_config_of(parse(content.decode(), secret), source=secret)
         except (KubeconfigError, KeyError, ValueError) as error:
-            raise Unavailable(f"the kubeconfig of {watch.inside} cannot be used: {error}") from None
+            raise Unavailable(f"invalid kubeconfig of ManagedCluster {watch.inside}: {error}") from None
         prefix = managed_cluster_path(namespace, name)
         if urlsplit(endpoint.server).path.rstrip("/") != prefix or not endpoint.token:
-            raise NotFound(f"{watch.inside} is not reached through the hub")
+            raise NotFound(f"ManagedCluster {watch.inside} is not reachable through the hub")
         return prefix + watch.path, f"Bearer {endpoint.token}"
 
     async def _request(self, path: str, query: str, token: str) -> Response | StreamResponse:
@@ -157,7 +157,7 @@ class WatchMultiplexer:
         pending = self._handler(Request("GET", path, query, headers, remote_addr=self._remote))
         answer = pending if isinstance(pending, (Response, StreamResponse, Upgrade)) else await pending
         if isinstance(answer, Upgrade):
-            raise InternalError("the server wants another protocol for this")
+            raise InternalError("the server requires another protocol for this request")
         self._token_rejected = self._token_rejected or (answer.status == 401 and token == self._token)
         return answer
 
@@ -227,7 +227,7 @@ def _body_bytes(answer: Response) -> bytes:
 
 def _status_error(answer: Response | StreamResponse) -> StatusError:
     if isinstance(answer, StreamResponse):
-        return Unavailable("the answer is not what was asked for")
+        return Unavailable("the server returned an unexpected stream")
     code = answer.status if answer.status >= 400 else 503
     try:
         return from_status(orjson.loads(_body_bytes(answer)), code)

@@ -50,7 +50,7 @@ def parse_watches(body: bytes) -> dict[str, StreamWatch]:
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise BadRequest(f"the body is not a set of watches: {error}") from None
     if not 1 <= len(watches) <= MAX_WATCHES:
-        raise BadRequest(f"a stream has 1 to {MAX_WATCHES} watches, not {len(watches)}")
+        raise BadRequest(f"a stream must have 1 to {MAX_WATCHES} watches, not {len(watches)}")
     for name, watch in watches.items():
         _check_watch(name, watch)
     return watches
@@ -58,12 +58,12 @@ def parse_watches(body: bytes) -> dict[str, StreamWatch]:
 
 def _check_watch(name: str, watch: StreamWatch) -> None:
     if not name or len(name) > MAX_ID_LENGTH:
-        raise BadRequest(f"the id of a watch has 1 to {MAX_ID_LENGTH} characters")
+        raise BadRequest(f"the id of a watch must have 1 to {MAX_ID_LENGTH} characters")
     parts = watch.path.split("/")
     is_kind = parts[:2] in (["", "api"], ["", "apis"]) and not {"", ".", ".."} & set(parts[1:])
     if watch.path != METRICS_PATH and not is_kind:
-        raise BadRequest(f"{name}: the path of a watch begins with /api/ or /apis/, or is {METRICS_PATH}")
+        raise BadRequest(f"{name}: the path of a watch must begin with /api/ or /apis/, or be {METRICS_PATH}")
     if watch.inside and (
         watch.inside.count("/") != 1 or not all(watch.managed_cluster) or {".", ".."} & set(watch.managed_cluster)
     ):
-        raise BadRequest(f"{name}: a watch is inside NAMESPACE/NAME of a ManagedCluster")
+        raise BadRequest(f"{name}: inside must be NAMESPACE/NAME of a ManagedCluster")

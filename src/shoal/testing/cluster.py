@@ -99,7 +99,7 @@ class Cluster(AdminEndpoint):
             if any((each["type"], each["status"]) == ("Established", "True") for each in conditions):
                 return
             time.sleep(0.01)
-        raise TimeoutError(f"the definition {name} is not established: {conditions}")
+        raise TimeoutError(f"CustomResourceDefinition {name} is not established: {conditions}")
 
 
 def kubeconfig_json(endpoint: AdminEndpoint, name: str) -> str:

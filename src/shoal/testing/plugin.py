@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "shoal(nodes=0, profile='cluster'): what the cluster of the fixture shoal_cluster is made of"
+        "markers", "shoal(nodes=0, profile='cluster'): configures the cluster of the fixture shoal_cluster"
     )
 
 

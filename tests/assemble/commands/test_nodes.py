@@ -59,7 +59,7 @@ async def test_a_node_of_others_is_not_taken(tmp_path: Path) -> None:
         await given.cluster("a")
         client = SharedClient(given.server.transport(), "admin", cluster="a")
         await client.create(NODES, {"metadata": {"name": "n-0"}})
-        with pytest.raises(NodeNotSimulated, match="there is a node n-0 already, and it is not a simulated one"):
+        with pytest.raises(NodeNotSimulated, match="node n-0 exists already and is not simulated"):
             await SimulatedNodesProcess.start(client, SimulatedNodesConfig(1, "n"))
 
 

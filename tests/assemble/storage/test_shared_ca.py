@@ -114,7 +114,7 @@ async def test_a_key_without_its_certificate_is_not_handed_on(
     a.replace(old, key_of(fresh))
     await a.shared.sync()
     assert notes.kept == before
-    assert "does not match ca.crt; the other servers are not given pki/ca.key and pki/ca.crt" in caplog.text
+    assert "does not match ca.crt; not sharing pki/ca.key and pki/ca.crt with the other servers" in caplog.text
     a.replace(fresh.certificate + old)
     await a.shared.sync()
     await b.shared.sync()
@@ -132,7 +132,7 @@ async def test_of_two_changes_the_first_stands(
     await b.shared.sync()
     assert a.certificate == b.certificate == old + fresh.certificate
     assert a.files == b.files
-    assert "was replaced here and elsewhere" in caplog.text
+    assert "was replaced here and by another server" in caplog.text
 
 
 async def test_who_was_away_takes_what_there_is(
@@ -143,7 +143,7 @@ async def test_who_was_away_takes_what_there_is(
     await a.shared.sync()
     await b.start()
     assert b.files == a.files
-    assert "was replaced meanwhile" in caplog.text
+    assert "authority was replaced" in caplog.text
 
 
 @pytest.mark.parametrize("name", [name for name in IDENTITY_FILES if name not in CA_FILES])
@@ -155,7 +155,7 @@ async def test_who_has_another_token_or_key_is_refused_and_gives_nothing(
     (a.directory.path / name).write_text("another")
     await a.shared.sync()
     assert notes.kept == before
-    with pytest.raises(DataDirError, match="are not those of the servers that share this store"):
+    with pytest.raises(DataDirError, match="differ from those of the servers that share this store"):
         await a.start()
 
 
@@ -168,7 +168,7 @@ async def test_a_store_that_is_away_is_asked_again(
     shared = SharedCA(a.directory.path, notes, clock)
     running = asyncio.create_task(shared.run())
     notes.away = True
-    await wait_until(lambda: "was not looked at: nobody there" in caplog.text, lambda: clock.step(SYNC_SECONDS))
+    await wait_until(lambda: "certificate authority: nobody there" in caplog.text, lambda: clock.step(SYNC_SECONDS))
     notes.away = False
     a.replace(a.certificate + fresh.certificate)
     given = a.files

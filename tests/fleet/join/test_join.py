@@ -113,12 +113,12 @@ async def test_with_a_token(hub: Server, admin: Client, tmp_path: Path) -> None:
     assert again.certificate == member.certificate
     error = await refused(tmp_path / "second", "second", given(hub, token))
     assert str(error) == f"the hub refused worker second: join token {token[:6]} was already used by worker plain"
-    assert (error.exit_code, error.hint) == (4, "make a token at the hub: shoal join-token create")
+    assert (error.exit_code, error.hint) == (4, "create a token at the hub: shoal join-token create")
     assert list((tmp_path / "second").iterdir()) == []
 
 
 async def test_tokens_that_are_no_good(hub: Server, admin: Client, tmp_path: Path) -> None:
-    no_good = "the join token has expired, was deleted or is misspelt"
+    no_good = "the join token has expired, was deleted or is invalid"
     body = worker_join.new_token_secret(("expire", "0123456789abcdef"), rfc3339(time.time() - 1))
     await admin.create(SECRETS, body, "kube-system")
     token = await create_token(admin, time.time(), HOUR, worker="named")
@@ -220,7 +220,7 @@ async def test_with_an_administrators_kubeconfig(hub: Server, kubeconfig: Path, 
     assert hub.token not in texts(home)
     again = await ensure_membership(home, "helped", HubTarget(kubeconfig), "store", CLOCK)
     assert again.certificate == member.certificate
-    with pytest.raises(DataDirError, match="is of worker helped, not other"):
+    with pytest.raises(DataDirError, match="belongs to worker helped, not other"):
         await ensure_membership(home, "other", HubTarget(kubeconfig), "store", CLOCK)
 
 
@@ -279,8 +279,8 @@ async def test_a_certificate_that_has_ended(hub: Server, admin: Client, kubeconf
 
     with pytest.raises(JoinError) as caught:
         await ensure_membership(home, "away", HubTarget(), "store", Later())
-    assert str(caught.value) == "the certificate of worker away has ended"
-    assert caught.value.hint == "make a token at the hub: shoal join-token create --name away"
+    assert str(caught.value) == "the certificate of worker away has expired"
+    assert caught.value.hint == "create a token at the hub: shoal join-token create --name away"
     assert caught.value.exit_code == 4
     token = await create_token(admin, time.time(), HOUR, worker="away")
     second = await ensure_membership(home, "away", given(hub, token), "store", Later())

@@ -75,7 +75,7 @@ def test_a_worker_joins_by_the_command_that_was_printed(hub: Cluster, tmp_path: 
             timeout=HANG,
         )
         assert second.returncode == 4
-        assert f"join token {token[:6]} was already used by worker far\nhint: make a token" in second.stderr
+        assert f"join token {token[:6]} was already used by worker far\nhint: create a token" in second.stderr
         listed = asked(hub, tmp_path, "list").stdout
         assert "by far" in listed
         assert token not in listed
@@ -117,7 +117,7 @@ def test_tokens_are_made_shown_and_taken_back(hub: Cluster, tmp_path: Path) -> N
     found = yaml.safe_load(config.stdout)
     assert found["clusters"][0]["cluster"]["server"] == f"https://127.0.0.1:{hub.server.port}"
     assert "next: shoal worker --hub-kubeconfig FILE\n" in config.stderr
-    assert "is reached from this machine only" in config.stderr
+    assert "is reachable from this machine only" in config.stderr
     assert asked(hub, tmp_path, "delete", token).exit_code == 0
     assert token[:6] not in asked(hub, tmp_path, "list").stdout
     gone = asked(hub, tmp_path, "delete", token[:6])
@@ -127,11 +127,11 @@ def test_tokens_are_made_shown_and_taken_back(hub: Cluster, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--ttl", "0"], "give a time from 1m to 720h"),
-        (["--ttl", "soon"], "give a time from 1m to 720h"),
-        (["--ttl", "721h"], "give a time from 1m to 720h"),
+        (["--ttl", "0"], "give a duration from 1m to 720h"),
+        (["--ttl", "soon"], "give a duration from 1m to 720h"),
+        (["--ttl", "721h"], "give a duration from 1m to 720h"),
         (["--name", "A"], "--name A: "),
-        (["--name", "a", "--reusable"], "--reusable goes without --name"),
+        (["--name", "a", "--reusable"], "--reusable cannot be used with --name"),
     ],
 )
 def test_tokens_that_are_not_made(hub: Cluster, tmp_path: Path, flags: list[str], said: str) -> None:
@@ -147,10 +147,10 @@ HASH = "sha256:" + "0" * 64
     ("flags", "said"),
     [
         (["--hub", "http://x", "--ca-hash", HASH], "give a URL such as https://10.0.0.1:6443"),
-        (["--hub", "https://x"], "--hub needs --ca-hash"),
-        (["--hub", "https://x", "--ca-hash", "sha256:12"], "--hub needs --ca-hash"),
-        (["--hub", "https://x", "--ca-hash", "0" * 64], "--hub needs --ca-hash"),
-        (["--hub", "https://x", "--ca-hash", HASH, "--token", "x"], "a join token is six letters or digits"),
+        (["--hub", "https://x"], "--hub requires --ca-hash"),
+        (["--hub", "https://x", "--ca-hash", "sha256:12"], "--hub requires --ca-hash"),
+        (["--hub", "https://x", "--ca-hash", "0" * 64], "--hub requires --ca-hash"),
+        (["--hub", "https://x", "--ca-hash", HASH, "--token", "x"], "a join token is 6 letters or digits"),
         (["--ca-hash", HASH], "--ca-hash requires --hub"),
     ],
 )
@@ -169,5 +169,5 @@ def test_a_worker_that_was_told_of_no_hub(tmp_path: Path) -> None:
     )
     assert run.returncode == 1
     assert run.stderr == (
-        "error: this worker has not joined a hub yet\nhint: make a token at the hub: shoal join-token create\n"
+        "error: this worker has not joined a hub yet\nhint: create a token at the hub: shoal join-token create\n"
     )

@@ -98,7 +98,7 @@ def test_a_declared_worker(hub: Cluster, place: Path) -> None:
     assert refused.status == 422
     assert "the hub runs this worker as a process: delete the Worker and create it again" in refused.json["message"]
     error = found["status"]["errors"][0]
-    assert (error["reason"], error["message"][:17]) == ("ProcessExited", "ended by signal 9")
+    assert (error["reason"], error["message"][:18]) == ("ProcessExited", "killed by signal 9")
 
     hub.delete(f"{WORKERS}/one").ok()
     said = hub.eventually(lambda: condition(hub.get(f"{WORKERS}/one").ok(), "Deleting"))

@@ -265,5 +265,5 @@ async def test_a_worker_inside_takes_no_declared_ones_data(tmp_path: Path) -> No
     data = tmp_path / "workers" / "worker-1"
     data.mkdir(parents=True)
     (data / "worker-uid").write_text("x\n")
-    with pytest.raises(DataDirError, match="worker-1 is of a declared Worker, which the hub runs as a process"):
+    with pytest.raises(DataDirError, match="worker-1 belongs to a Worker with infrastructure process"):
         await HubWithWorkers.start(ShoalServerSettings(tmp_path, port=0), InProcessWorkers(1))

@@ -163,7 +163,7 @@ async def test_what_is_missing_is_named(world: World) -> None:
     assert {each["metadata"]["name"]: each["spec"] for each in before} == {
         each["metadata"]["name"]: each["spec"] for each in after
     }
-    with pytest.raises(ClusterNotFound, match=r"there is no Cluster default/east where the Machines are"):
+    with pytest.raises(ClusterNotFound, match=r"there is no Cluster default/east in the management cluster"):
         await ProvisionerProcess.start(root, root, EAST)
 
 

@@ -50,11 +50,9 @@ class BackupResult:
 def backup(options: BackupOptions) -> BackupResult:
     """Raises StoreError, DataDirError, Unreachable or a StatusError; then there is no file."""
     if options.file.exists():
-        raise DataDirError(
-            f"{options.file} is there already", "give another name; an older backup is never written over"
-        )
+        raise DataDirError(f"{options.file} exists already", "give another name; existing backups are not overwritten")
     if not options.file.absolute().parent.is_dir():
-        raise DataDirError(f"{options.file.parent} is not a directory", "make it first, or give another name")
+        raise DataDirError(f"{options.file.parent} is not a directory", "create it first, or give another name")
     hidden = options.file.with_name(f".{options.file.name}.{secrets.token_hex(4)}")
     try:
         with os.fdopen(os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -77,7 +75,7 @@ def _publish_file(hidden: Path, file: Path) -> None:
     try:
         os.link(hidden, file)
     except FileExistsError:
-        raise DataDirError(f"{file} was made by somebody else meanwhile", "give another name") from None
+        raise DataDirError(f"{file} was created by another process in the meantime", "give another name") from None
     except OSError:
         hidden.rename(file)
     handle = os.open(file.parent, os.O_RDONLY)
@@ -132,4 +130,4 @@ def _raise_response_error(status: int, body: bytes) -> None:
         message = f"the server answered {status}"
     if status in (401, 403):
         raise (Unauthorized if status == 401 else Forbidden)(message)
-    raise DataDirError(message, "a server of an older Shoal gives no backups: give its --data-dir")
+    raise DataDirError(message, "this version of Shoal serves no backups: give its --data-dir")

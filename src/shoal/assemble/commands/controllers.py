@@ -118,7 +118,7 @@ class HubOnlyController(ShoalError):
 
 class NotShoalServer(ShoalError):
     def __init__(self, url: str) -> None:
-        super().__init__(f"{url} is not the root of a Shoal server: nothing can be hosted there")
+        super().__init__(f"{url} is not the root of a Shoal server: it cannot host clusters")
 
 
 def _new_capi_controllers(context: ControllerContext) -> list[Runnable]:

@@ -51,8 +51,8 @@ CHAPTER_TIMEOUT_SECONDS = 150.0
 
 class DemoFailed(ShoalError):
     def __init__(self, description: str) -> None:
-        super().__init__(f"the demo did not get to: {description}")
-        self.hint = "shoal doctor looks at this machine"
+        super().__init__(f"the demo timed out waiting for: {description}")
+        self.hint = "shoal doctor checks this machine"
 
 
 def run_demo(print_line: PrintLine) -> None:
@@ -69,13 +69,13 @@ async def _run_chapters(directory: Path, print_line: PrintLine) -> None:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    print_line("A hub and two workers start, in this process.")
+    print_line("Starting a hub and two workers in this process.")
     settings = ShoalServerSettings(directory, port=0)
     up = await HubWithWorkers.start(settings, InProcessWorkers(2, WORKER_CAPACITY))
     demo = Demo(up, settings, print_line)
     try:
         await demo.await_workers()
-        print_line(f"To look on from another terminal: shoal top --kubeconfig {directory}/kubeconfig")
+        print_line(f"To watch from another terminal: shoal top --kubeconfig {directory}/kubeconfig")
         await demo.create_clusters()
         await demo.deploy()
         await demo.scale_up()
@@ -83,7 +83,7 @@ async def _run_chapters(directory: Path, print_line: PrintLine) -> None:
         await demo.clean_up()
     finally:
         await up.stop()
-    print_line("Nothing of it is left. Your own fleet: shoal up")
+    print_line("Everything was deleted. To start your own fleet: shoal up")
 
 
 class Demo:
@@ -103,7 +103,7 @@ class Demo:
         await self._apply(CONFIG_MAPS, {**body, "data": {"grace": str(GRACE_SECONDS)}})
 
     async def create_clusters(self) -> None:
-        self._print("Two clusters are asked for; should their worker be lost, they are to move.")
+        self._print("Creating two ManagedClusters that move if their Worker is lost.")
         for name in CLUSTER_NAMES:
             await self._apply(MANAGED_CLUSTERS, _managed_cluster(name))
         for name in CLUSTER_NAMES:
@@ -115,53 +115,51 @@ class Demo:
             client = await self._cluster_client(name)
             for kind, obj in ((NODE_CLASSES, _node_class()), (NODE_POOLS, _node_pool())):
                 await client.apply(kind, obj, FIELD_MANAGER)
-        self._print("  Each has a NodePool: pods that find no room may buy nodes.")
+        self._print("  Each has a NodePool: nodes are provisioned for pods that fit on no node.")
 
     async def deploy(self) -> None:
-        self._print(f"A Deployment of {INITIAL_REPLICAS} replicas is applied to the hub, once.")
-        await self._wait_for(self._try_deploy, "the hub serves Deployments, which it learns from its clusters")
+        self._print(f"Applying a Deployment of {INITIAL_REPLICAS} replicas to the hub.")
+        await self._wait_for(self._try_deploy, "the hub serves Deployments, imported from its clusters")
         await self._wait_ready_replicas(INITIAL_REPLICAS)
         leaves, _ = await self._hub.list_all(DEPLOYMENTS, NAMESPACE, labels=workloadcluster.CLUSTER_LABEL)
         shares = ", ".join(f"{one['spec']['replicas']} in {workloadcluster.assigned_cluster(one)}" for one in leaves)
-        self._print(f"  It is split: {shares}. All are ready.")
+        self._print(f"  It is divided: {shares}. All replicas are ready.")
         await self._print_cost()
 
     async def scale_up(self) -> None:
-        self._print(f"Load comes: {SCALED_REPLICAS} replicas, more than the nodes hold.")
+        self._print(f"Scaling to {SCALED_REPLICAS} replicas, more than fit on the nodes.")
         await self._hub.merge_patch(DEPLOYMENTS, "web", {"spec": {"replicas": SCALED_REPLICAS}}, NAMESPACE)
         await self._wait_ready_replicas(SCALED_REPLICAS)
         for name in CLUSTER_NAMES:
             nodes, _ = await (await self._cluster_client(name)).list_all(NODES)
             bought = [one for one in nodes if karpenter.nodepool_of(one)]
-            self._print(f"  {name} has bought {len(bought)} nodes, and has {len(nodes)} now.")
+            self._print(f"  {name} has provisioned {len(bought)} nodes and has {len(nodes)} now.")
         await self._print_cost()
 
     async def lose_worker(self) -> None:
         victim = infrav1.assigned_worker(await self._get_managed_cluster("west"))
         worker = next(one for one in self._up.workers if _worker_name(one) == victim)
         others = [_worker_name(one) for one in self._up.workers if one is not worker]
-        self._print(f"{victim} dies, and west with it. It is not missed at once: it might only be slow.")
+        self._print(f"Stopping {victim}, which hosts west. The hub waits for its lease to expire.")
         self._up.workers.remove(worker)
         await worker.stop()
         await self._wait_for(lambda: self._worker_has_phase(victim, infrav1.LOST), f"Worker {victim} is Lost")
         self._print(
-            f"  After {infrav1.LEASE_GRACE_SECONDS:.0f} s of silence {victim} is "
-            "lost. What the hub has kept of west moves."
+            f"  {victim} is Lost after {infrav1.LEASE_GRACE_SECONDS:.0f} s without a lease renewal. "
+            "The hub restores its copy of west."
         )
         await self._wait_for(lambda: self._is_running_on("west", others), f"west is Running on {', '.join(others)}")
-        self._print(
-            f"  west is Running on {infrav1.assigned_worker(await self._get_managed_cluster('west'))}, with all it had."
-        )
+        self._print(f"  west is Running on {infrav1.assigned_worker(await self._get_managed_cluster('west'))} again.")
         await self._wait_ready_replicas(SCALED_REPLICAS)
         self._print(f"  {SCALED_REPLICAS} of {SCALED_REPLICAS} replicas are ready.")
-        self._print(f"{victim} comes back, sees that west is not its own any more, and gives way.")
+        self._print(f"Restarting {victim}. It drops west, which is assigned to another Worker.")
         self._up.workers.append(await self._up.start_worker(victim, self._settings, WORKER_CAPACITY))
         await self._wait_for(
             lambda: self._worker_has_phase(victim, infrav1.RUNNING), f"Worker {victim} is Running again"
         )
 
     async def clean_up(self) -> None:
-        self._print("All is deleted, in the order in which it came to be.")
+        self._print("Deleting everything.")
         await self._hub.delete(DEPLOYMENTS, "web", NAMESPACE, cascade=True)
         await self._wait_for(lambda: self._is_empty(DEPLOYMENTS), "the Deployment and its leaves are gone")
         for name in CLUSTER_NAMES:
@@ -234,7 +232,7 @@ class Demo:
             summary = await poller.poll()
         finally:
             await poller.close()
-        self._print(f"  {summary.nodes} nodes, {summary.cost:.2f} an hour.")
+        self._print(f"  {summary.nodes} nodes, {summary.cost:.2f} per hour.")
 
 
 def _worker_name(worker: WorkerServer) -> str:

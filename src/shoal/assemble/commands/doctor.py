@@ -58,9 +58,9 @@ def run_checks(data_dir: Path, kubeconfig: Path | None, port: int) -> list[Check
         _check_program(
             "kubectl",
             ("version", "--client", "-o", "json"),
-            "shoal apply does without; https://kubernetes.io/docs/tasks/tools/",
+            "shoal apply works without it; https://kubernetes.io/docs/tasks/tools/",
         ),
-        _check_program("kind", ("version",), "for clusters of containers: https://kind.sigs.k8s.io"),
+        _check_program("kind", ("version",), "for kind clusters: https://kind.sigs.k8s.io"),
         check_etcd(_version_of("etcd", ("--version",))),
         *_check_data_dir(data_dir),
         check_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
@@ -81,14 +81,14 @@ def engine_results(engines: Sequence[CheckResult]) -> list[CheckResult]:
     working = [line for line in engines if line.state == OK]
     if working:
         return working
-    missing = CheckResult("engine", WARN, "no container engine", "for clusters of containers: install Docker or Podman")
+    missing = CheckResult("engine", WARN, "no container engine", "for kind clusters: install Docker or Podman")
     return list(engines) or [missing]
 
 
 def check_etcd(version: str | None) -> CheckResult:
-    name, hint = "etcd", "only --store etcd without --etcd-servers needs it: etcd 3.5.13 or newer"
+    name, hint = "etcd", "--store etcd without --etcd-servers needs etcd 3.5.13 or newer"
     if version is None:
-        return CheckResult(name, OK, "not installed, and not needed: sqlite is the store")
+        return CheckResult(name, OK, "not installed; only needed for --store etcd")
     if _version_numbers(version) < MIN_ETCD:
         return CheckResult(name, WARN, version, hint)
     return CheckResult(name, OK, version)
@@ -97,15 +97,17 @@ def check_etcd(version: str | None) -> CheckResult:
 def check_disk(free: int, where: Path) -> CheckResult:
     text = f"{free // MEGABYTE} MB free in {where}"
     if free < MIN_DISK_BYTES:
-        return CheckResult("disk", FAIL, text, "free some, or give another --data-dir: a store that cannot write stops")
+        return CheckResult(
+            "disk", FAIL, text, "free disk space, or give another --data-dir: the store needs it for writes"
+        )
     if free < RECOMMENDED_DISK_BYTES:
-        return CheckResult("disk", WARN, text, "a store that grows will stop there")
+        return CheckResult("disk", WARN, text, "writes fail when the disk is full")
     return CheckResult("disk", OK, text)
 
 
 def check_open_files(limit: int) -> CheckResult:
     if limit < RECOMMENDED_OPEN_FILES and limit != resource.RLIM_INFINITY:
-        hint = f"each client and watch is one: ulimit -n {RECOMMENDED_OPEN_FILES}"
+        hint = f"each client connection needs one: ulimit -n {RECOMMENDED_OPEN_FILES}"
         return CheckResult("open files", WARN, f"at most {limit}", hint)
     return CheckResult("open files", OK, "no limit" if limit == resource.RLIM_INFINITY else f"at most {limit}")
 
@@ -116,20 +118,25 @@ def check_clock(difference: float) -> CheckResult:
     text = f"{seconds:.0f} s {side} the hub's"
     if seconds > CLOCK_FAIL_SECONDS:
         return CheckResult(
-            "clock", FAIL, text, "certificates and tokens will not be valid: set the clocks, such as by chrony"
+            "clock",
+            FAIL,
+            text,
+            "certificates and tokens will be invalid: synchronize the clocks, for example with chrony",
         )
     if seconds > CLOCK_WARN_SECONDS:
-        return CheckResult("clock", WARN, text, "leases last 40 s: set the clocks, such as by chrony")
-    return CheckResult("clock", OK, "as the hub's")
+        return CheckResult(
+            "clock", WARN, text, "leases expire after 40 s: synchronize the clocks, for example with chrony"
+        )
+    return CheckResult("clock", OK, "in sync with the hub")
 
 
 def check_hub_version(hub: str) -> CheckResult:
     """Takes the version of the hub, `v1.36.4+shoal-0.1.0`."""
     _, shoal, other = hub.partition("+shoal-")
     if not shoal:
-        return CheckResult("hub", WARN, f"{hub}, which is no Shoal", "most of shoal's commands are for a hub of Shoal")
+        return CheckResult("hub", WARN, f"{hub}, not a Shoal server", "most shoal commands require a Shoal hub")
     if other != __version__:
-        return CheckResult("hub", WARN, f"{hub}, and this is shoal {__version__}", "use the same version on both sides")
+        return CheckResult("hub", WARN, f"{hub}, but this is shoal {__version__}", "use the same version on both sides")
     return CheckResult("hub", OK, hub)
 
 
@@ -140,16 +147,18 @@ def _check_data_dir(path: Path) -> list[CheckResult]:
     lines = [check_disk(shutil.disk_usage(existing).free, existing)]
     if not path.exists():
         is_writable = os.access(existing, os.W_OK)
-        hint = "" if is_writable else "give one of your own: --data-dir DIR"
-        return [*lines, CheckResult("data dir", OK if is_writable else FAIL, f"{path} is not there yet", hint)]
+        hint = "" if is_writable else "give a directory that you may write to: --data-dir DIR"
+        return [*lines, CheckResult("data dir", OK if is_writable else FAIL, f"{path} does not exist yet", hint)]
     if not os.access(path, os.W_OK):
         return [
             *lines,
-            CheckResult("data dir", FAIL, f"{path} may not be written", "give one of your own: --data-dir DIR"),
+            CheckResult(
+                "data dir", FAIL, f"{path} is not writable", "give a directory that you may write to: --data-dir DIR"
+            ),
         ]
     stored_format = (path / "format").read_text().strip() if (path / "format").exists() else str(FORMAT_VERSION)
     if not stored_format.isdigit() or int(stored_format) > FORMAT_VERSION:
-        said = f"{path} has data format {stored_format!r}, this shoal knows up to {FORMAT_VERSION}"
+        said = f"{path} has data format {stored_format!r}, this shoal supports up to {FORMAT_VERSION}"
         return [*lines, CheckResult("data dir", FAIL, said, "use the newer shoal that wrote it")]
     holder = lock_holder(path)
     return [
@@ -175,17 +184,17 @@ def lock_holder(path: Path) -> str:
 def _check_port(port: int, data_dir: Path) -> CheckResult:
     kept = data_dir / "port"
     if lock_holder(data_dir) and kept.exists():
-        return CheckResult("port", OK, f"{kept.read_text().strip()}, of the server that runs")
+        return CheckResult("port", OK, f"{kept.read_text().strip()}, used by the running server")
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             trial.bind(("127.0.0.1", port))
         except OSError as error:
             if lock_holder(data_dir):
-                return CheckResult("port", OK, f"{port}, of the server that runs")
+                return CheckResult("port", OK, f"{port}, used by the running server")
             why = os.strerror(error.errno or 0).lower()
             return CheckResult(
-                "port", WARN, f"127.0.0.1:{port}: {why}", "shoal up --listen 127.0.0.1:0 picks a free one"
+                "port", WARN, f"127.0.0.1:{port}: {why}", "shoal up --listen 127.0.0.1:0 chooses a free port"
             )
     return CheckResult("port", OK, f"{port} is free")
 
@@ -195,7 +204,7 @@ def _check_engine(name: str) -> CheckResult:
     output = _run_program(name, "version", "--format", form)
     if output.startswith("error: "):
         return CheckResult(
-            name, WARN, output.removeprefix("error: "), f"start it, or let this user use it: {name} info"
+            name, WARN, output.removeprefix("error: "), f"start it, or give this user access to it: {name} info"
         )
     return CheckResult(name, OK, output)
 
@@ -229,7 +238,7 @@ def _run_program(*arguments: str) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"error: {getattr(error, 'strerror', None) or 'it does not answer'}"
+        return f"error: {getattr(error, 'strerror', None) or 'no answer'}"
     if run.returncode:
         words = run.stderr.strip().splitlines() or [f"exit code {run.returncode}"]
         return f"error: {words[-1]}"
@@ -242,11 +251,11 @@ def _version_numbers(text: str) -> tuple[int, ...]:
 
 async def _check_hub(kubeconfig: Path | None) -> list[CheckResult]:
     if kubeconfig is None:
-        return [CheckResult("hub", WARN, "none was started here", "shoal up")]
+        return [CheckResult("hub", WARN, "no kubeconfig in the data directory", "shoal up")]
     try:
         endpoint = load_rest_config(kubeconfig)
     except KubeconfigError as error:
-        return [CheckResult("hub", FAIL, str(error), "shoal kubeconfig prints the one shoal up wrote")]
+        return [CheckResult("hub", FAIL, str(error), "shoal kubeconfig prints the kubeconfig that shoal up wrote")]
     transport = HttpsTransport(endpoint.server, endpoint.tls_context, HUB_TIMEOUT_SECONDS)
     try:
         sent_at = time.time()
@@ -259,7 +268,7 @@ async def _check_hub(kubeconfig: Path | None) -> list[CheckResult]:
     finally:
         await transport.close()
     if status != 200:
-        return [CheckResult("hub", FAIL, f"it answers {status}", f"the credentials are those in {kubeconfig}")]
+        return [CheckResult("hub", FAIL, f"status {status}", f"check the credentials in {kubeconfig}")]
     lines = [check_hub_version(str(orjson.loads(body).get("gitVersion", "")))]
     if date := headers.get("date"):
         # Half a second: on average the hub's clock is that much ahead of the whole second it reports.

@@ -34,7 +34,7 @@ def encrypt(data_dir: Path, settings: StoreSettings, *, decrypt: bool = False) -
     if is_etcd(data_dir, settings):
         return asyncio.run(_encrypt_etcd(data_dir, settings, key_ring, kinds))
     if not (data_dir / FILE_NAME).exists():
-        raise DataDirError(f"{data_dir} holds no store", "give its --data-dir, or --etcd-servers")
+        raise DataDirError(f"{data_dir} contains no store", "give its --data-dir, or --etcd-servers")
     lock = DataDir(data_dir)
     try:
         encrypted = asyncio.run(_encrypt_sqlite(data_dir, settings, key_ring, kinds))

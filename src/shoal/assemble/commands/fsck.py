@@ -67,7 +67,7 @@ async def _check_store(data_dir: Path, settings: StoreSettings, key_ring: KeyRin
                 for record in page:
                     inspection.add(record)
         except StoreError as error:
-            findings.append(Finding(f"not all of it can be read: {error}", RESTORE_HINT))
+            findings.append(Finding(f"the store cannot be read completely: {error}", RESTORE_HINT))
         summary = snapshot.id, snapshot.kind, snapshot.revision, inspection.records, inspection.encrypted
         return FsckResult(*summary, [*findings, *inspection.findings()])
 
@@ -77,13 +77,9 @@ async def _identity_findings(snapshot: StoreSnapshot, data_dir: Path, settings: 
     file = data_dir / STORE_ID_FILE
     expected_id = file.read_text().strip() if file.exists() and not settings.servers else snapshot.id
     if expected_id != snapshot.id and expected_id not in snapshot.ancestors:
-        message = (
-            f"{data_dir} belongs to the store {expected_id}, but {snapshot.id} is in it; a server refuses to start"
-        )
+        message = f"{data_dir} belongs to store {expected_id} but contains store {snapshot.id}; a server will not start"
         findings.append(Finding(message, RESTORE_HINT))
     for folder, count in (await snapshot.orphaned_prefixes()).items():
-        message = (
-            f"{count} keys below {folder} are not of the store: it was restored in their place, or that did not end"
-        )
-        findings.append(Finding(message, f"when nobody needs them: etcdctl del --prefix {folder}", False))
+        message = f"{count} keys below {folder} are left over from a replaced store or an interrupted restore"
+        findings.append(Finding(message, f"if they are not needed: etcdctl del --prefix {folder}", False))
     return findings

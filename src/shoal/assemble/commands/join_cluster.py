@@ -80,7 +80,9 @@ async def join_pull(hub: Client, name: str) -> str:
     """Registers the cluster, and returns the token of its syncer's identity on the hub."""
     version = await hub.request("GET", "/version")
     if "+shoal" not in str(version.get("gitVersion")):
-        raise JoinClusterError("the hub is no Shoal server: it has no rights made for a syncer", "use --mode push")
+        raise JoinClusterError(
+            "the hub is not a Shoal server: it cannot create credentials for a syncer", "use --mode push"
+        )
     with suppress(AlreadyExists):
         await hub.create(NAMESPACES, {"metadata": {"name": workloadcluster.SYNCER_NAMESPACE}})
     with suppress(AlreadyExists):
@@ -104,7 +106,8 @@ async def _register(hub: Client, name: str, spec: Object) -> None:
         return
     if workloadcluster.MANAGED_CLUSTER_LABEL in (existing["metadata"].get("labels") or {}):
         raise JoinClusterError(
-            f"{name} is the workload Cluster of a ManagedCluster", "give another name: shoal join-cluster NAME ..."
+            f"{name} is already the workload Cluster of a ManagedCluster",
+            "give another name: shoal join-cluster NAME ...",
         )
     await hub.apply(CLUSTERS, body, FIELD_MANAGER)
 
@@ -124,7 +127,9 @@ async def _syncer_token(hub: Client, name: str) -> str:
                     return base64.b64decode(data["token"]).decode()
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
-        raise JoinClusterError(f"the hub has not made a token for {workloadcluster.SYNCER_NAMESPACE}/{name}") from None
+        raise JoinClusterError(
+            f"the hub has not created a token for {workloadcluster.SYNCER_NAMESPACE}/{name}"
+        ) from None
 
 
 async def apply_manifest(cluster: Client, installation: SyncerInstallation) -> list[str]:

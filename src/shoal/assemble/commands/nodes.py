@@ -57,10 +57,10 @@ class SimulatedNodesConfig:
 
 
 class NodeNotSimulated(ShoalError):
-    hint = "give the nodes other names: shoal nodes --prefix NAME"
+    hint = "choose another prefix: shoal nodes --prefix NAME"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is a node {name} already, and it is not a simulated one")
+        super().__init__(f"node {name} exists already and is not simulated")
 
 
 class SimulatedNodesProcess:

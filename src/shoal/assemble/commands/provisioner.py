@@ -58,14 +58,14 @@ class ProvisionerConfig:
 
 class ClusterNotFound(ShoalError):
     def __init__(self, namespace: str, name: str) -> None:
-        super().__init__(f"there is no Cluster {namespace}/{name} where the Machines are")
+        super().__init__(f"there is no Cluster {namespace}/{name} in the management cluster")
 
 
 class ProvisionedByShoal(ShoalError):
-    hint = "apply a NodePool there; nothing else is to be started"
+    hint = "apply a NodePool in that cluster; no separate provisioner is needed"
 
     def __init__(self) -> None:
-        super().__init__("a Shoal server provisions for the clusters it hosts itself")
+        super().__init__("a Shoal server runs the provisioner for the clusters it hosts")
 
 
 class ProvisionerProcess:

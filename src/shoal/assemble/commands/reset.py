@@ -30,11 +30,11 @@ class DataDirContents:
 def inspect_data_dir(path: Path) -> DataDirContents:
     """Raises DataDirError if it is not a data directory."""
     if path.is_symlink():
-        raise DataDirError(f"{path} is a symbolic link", f"name the directory itself: {path.resolve()}")
+        raise DataDirError(f"{path} is a symbolic link", f"give the directory itself: {path.resolve()}")
     if not path.is_dir():
-        raise DataDirError(f"there is no data directory {path}", "shoal reset --data-dir DIR names another")
+        raise DataDirError(f"there is no data directory {path}", "shoal reset --data-dir DIR removes another")
     if not (path / MARKER_FILE).is_file():
-        raise DataDirError(f"{path} is not a data directory of Shoal", "it has no file 'format'; nothing was removed")
+        raise DataDirError(f"{path} is not a Shoal data directory", "it has no file 'format'; nothing was removed")
     workers = tuple(sorted(each.parent.name for each in path.glob(f"workers/*/{MARKER_FILE}")))
     return DataDirContents(path, workers, sum(file.lstat().st_size for file in path.rglob("*") if file.is_file()))
 

@@ -94,7 +94,7 @@ def restore(options: RestoreOptions) -> RestoreResult:
         existing = [name for name in (*STORE_FILES, STORE_ID_FILE) if (directory.path / name).exists()]
         if existing and not options.replace:
             raise DataDirError(
-                f"{directory.path} holds a store already ({', '.join(existing)}); nothing was written",
+                f"{directory.path} contains a store already ({', '.join(existing)}); nothing was written",
                 "give an empty --data-dir, or --force-replace to move it aside first",
             )
         if settings.servers:
@@ -186,7 +186,7 @@ async def _check_not_served(etcd_settings: EtcdSettings) -> None:
     renewed = parse_time(spec.get("renewTime"))
     if spec.get("holderIdentity") and renewed is not None and SystemClock().now() - renewed < LEASE_SECONDS:
         raise DataDirError(
-            f"the hub {spec['holderIdentity']} serves the store that is to be replaced; nothing was written",
+            f"hub {spec['holderIdentity']} is serving the store to be replaced; nothing was written",
             "stop every hub of this etcd, wait 15 seconds, then restore",
         )
 

@@ -22,7 +22,7 @@ from shoal.store.interface import KeyValue
 CLUSTERS_KIND = f"{logicalcluster.GROUP}/{logicalcluster.PLURAL}"
 MAX_KEYS_SHOWN = 5
 """Keys listed per finding; the others are counted."""
-RESTORE_HINT = "restore a backup from before: shoal restore FILE --force-replace"
+RESTORE_HINT = "restore an earlier backup: shoal restore FILE --force-replace"
 SHARED_KINDS = ("core/events",)
 """Served by two groups, stored as one."""
 
@@ -63,12 +63,16 @@ class StoreInspection:
             kind, cluster, namespace, name = split_key(key)
         except ValueError:
             self._add_finding(
-                "keys that are not GROUP/RESOURCE/CLUSTER/NAMESPACE/NAME", "Shoal did not write them; delete them", key
+                "keys that are not of the form GROUP/RESOURCE/CLUSTER/NAMESPACE/NAME",
+                "delete them: Shoal did not write them",
+                key,
             )
             return
         if not 0 < revision <= self._newest_revision:
             self._add_finding(
-                f"revisions that are not between 1 and the store's newest, {self._newest_revision}", RESTORE_HINT, key
+                f"revisions that are not between 1 and the store's newest revision {self._newest_revision}",
+                RESTORE_HINT,
+                key,
             )
         if kind == CLUSTERS_KIND and cluster == ROOT:
             self._logical_clusters.add(name)
@@ -82,7 +86,7 @@ class StoreInspection:
             return
         obj = _decode_object(plain)
         if obj is None:
-            self._add_finding("values that are not objects in JSON", RESTORE_HINT, key)
+            self._add_finding("values that are not JSON objects", RESTORE_HINT, key)
         else:
             self._check_object(key, kind, cluster, namespace, name, obj)
 
@@ -90,26 +94,26 @@ class StoreInspection:
         """Returns all findings, problems first. Called after all records were added."""
         for cluster, first in self._first_key_of.items():
             if cluster not in self._logical_clusters:
-                message = f"{self._objects_of[cluster]} objects of the logical cluster {cluster}, which does not exist"
-                remedy = f"create the LogicalCluster {cluster} and delete it again: that deletes what it holds"
+                message = f"{self._objects_of[cluster]} objects of logical cluster {cluster}, which does not exist"
+                remedy = f"create LogicalCluster {cluster} and delete it again: that deletes its objects"
                 self._findings_by_message[message] = Finding(message, remedy, True, [first], self._objects_of[cluster])
         for cluster, uid, key in self._owner_references:
             if (cluster, uid) not in self._uids:
-                message = "objects whose owners are not stored"
+                message = "objects whose owners do not exist"
                 self._add_finding(
-                    message, "nothing: the garbage collector looks after them once a server runs", key, is_problem=False
+                    message, "none needed: the garbage collector deletes them when a server runs", key, is_problem=False
                 )
         for name, count in self._undecrypted.items():
-            message = f"not looked into, encrypted with the key {name}: {count}"
+            message = f"values not checked, encrypted with key {name}: {count}"
             self._findings_by_message[message] = Finding(message, "give --encryption-key-file to check them", False)
         return sorted(self._findings_by_message.values(), key=lambda finding: not finding.is_problem)
 
     def _decrypt_value(self, key: str, value: bytes) -> bytes | None:
         if not value.startswith(ENCRYPTED_PREFIX):
             if key.startswith(self._prefixes) and value != TOMBSTONE and self._prefixes:
-                message = "values of encrypted kinds that are not encrypted"
+                message = "unencrypted values of encrypted kinds"
                 self._add_finding(
-                    message, "shoal encrypt --encryption-key-file FILE encrypts them", key, is_problem=False
+                    message, "encrypt them: shoal encrypt --encryption-key-file FILE", key, is_problem=False
                 )
             return value
         self.encrypted += 1
@@ -122,7 +126,7 @@ class StoreInspection:
             name = key_name_of(value)
             lost = name not in self._key_ring.key_names
             message = (
-                f"values encrypted with the key {name}, which was not given" if lost else "values that do not decrypt"
+                f"values encrypted with key {name}, which was not given" if lost else "values that cannot be decrypted"
             )
             self._add_finding(message, error.hint, key)
             return None
@@ -132,14 +136,14 @@ class StoreInspection:
         stored_name = metadata.get("namespace") or "", metadata.get("name")
         group = str(obj.get("apiVersion")).rpartition("/")[0] or "core"
         if stored_name != (namespace, name) or (group != kind.partition("/")[0] and kind not in SHARED_KINDS):
-            self._add_finding("objects that are stored under the key of another", RESTORE_HINT, key)
+            self._add_finding("objects stored under the key of another object", RESTORE_HINT, key)
         uid = metadata.get("uid")
         if not uid:
             self._add_finding("objects without a uid", RESTORE_HINT, key)
             return
         other = self._uids.setdefault((cluster, uid), key)
         if other != key:
-            self._add_finding(f"objects with the uid of {other}", "delete one of them and make it anew", key)
+            self._add_finding(f"objects with the uid of {other}", "delete one of them and create it again", key)
         for owner in metadata.get("ownerReferences") or ():
             self._owner_references.append((cluster, str(owner.get("uid")), key))
 

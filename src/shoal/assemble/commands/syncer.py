@@ -27,10 +27,10 @@ TOKEN_REREAD_SECONDS = 60.0
 
 
 class NotInCluster(ShoalError):
-    hint = "name one: shoal syncer --to-kubeconfig FILE, shoal provisioner --kubeconfig FILE"
+    hint = "give a kubeconfig: shoal syncer --to-kubeconfig FILE, shoal provisioner --kubeconfig FILE"
 
     def __init__(self) -> None:
-        super().__init__("this process does not run in a cluster, and no other is named")
+        super().__init__("this process does not run in a cluster, and no kubeconfig was given")
 
 
 class TokenFileTransport:

@@ -127,7 +127,7 @@ class _ObjectLister:
             try:
                 items, _ = await self._client.list_all(kind.gvr, namespace)
             except Forbidden:
-                self.notes.append(f"{kind.gvr.resource} may not be read{self._where}")
+                self.notes.append(f"permission denied to list {kind.gvr.resource}{self._where}")
                 return []
             except (NotFound, MethodNotSupported):
                 return []  # deleted since discovery, or not listable
@@ -243,7 +243,7 @@ async def _add_copies(client: Client, object_nodes: list[ObjectNode], notes: lis
             try:
                 await _add_copies_in_cluster(client, cluster, leaves, notes)
             except (StatusError, Unreachable, NoKubeconfig) as error:
-                notes.append(f"{cluster} was not looked into: {error}")
+                notes.append(f"cannot read cluster {cluster}: {error}")
 
     await asyncio.gather(*(add_copies_of_cluster(cluster, leaves) for cluster, leaves in by_cluster.items()))
 

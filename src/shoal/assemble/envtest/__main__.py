@@ -24,7 +24,7 @@ def _parse_command_line() -> tuple[Flags, str]:
     try:
         controller_set = os.environ.get(CONTROLLERS_VARIABLE, CONTROLLER_SETS[0])
         if controller_set not in CONTROLLER_SETS:
-            raise FlagError(f"{CONTROLLERS_VARIABLE}={controller_set}: one of {', '.join(CONTROLLER_SETS)}")
+            raise FlagError(f"{CONTROLLERS_VARIABLE}={controller_set}: must be one of {', '.join(CONTROLLER_SETS)}")
         return parse(sys.argv[1:]), controller_set
     except FlagError as error:
         print(f"Error: {error}", file=sys.stderr)

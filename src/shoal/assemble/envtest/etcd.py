@@ -57,7 +57,7 @@ class EtcdRequestHandler(BaseHTTPRequestHandler):
 def main() -> None:
     arguments = sys.argv[1:]
     if "--help" in arguments or "-h" in arguments:
-        print("Shoal, in the place of etcd.\n\nFlags:\n" + "\n".join(f"  --{name}" for name in FLAGS))
+        print("Shoal as a replacement for etcd.\n\nFlags:\n" + "\n".join(f"  --{name}" for name in FLAGS))
         return
     flags = read_flags(arguments)
     EtcdRequestHandler.data_dir = os.path.abspath(flags.get("data-dir") or "default.etcd")

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 SUPPORTED_FLAGS = {
-    "advertise-address": "What clients are told to use, where it is not the address of --bind-address.",
-    "audit-log-maxbackup": "Rotated audit logs to keep; 0 keeps all.",
-    "audit-log-maxsize": "Megabytes after which the audit log is rotated.",
-    "audit-log-path": "Records every request; - is standard output.",
-    "audit-policy-file": "Which requests are recorded.",
-    "authorization-mode": "RBAC, or a list with it.",
-    "bind-address": "Where to listen.",
-    "cert-dir": "Where apiserver.crt and apiserver.key are, if --tls-cert-file does not say it.",
-    "client-ca-file": "Client certificates of this authority are users: CN their name, each O a group.",
-    "disable-admission-plugins": "Without ServiceAccount in it, every namespace gets its ServiceAccounts.",
-    "etcd-servers": "An etcd, or what stands in for it: whose data this server has.",
-    "secure-port": "Where to listen.",
-    "tls-cert-file": "The serving certificate.",
-    "tls-private-key-file": "Its key.",
-    "token-auth-file": "Users by token: token,user,uid,groups.",
+    "advertise-address": "Address that clients use, if it differs from --bind-address.",
+    "audit-log-maxbackup": "Number of rotated audit logs to keep; 0 keeps all.",
+    "audit-log-maxsize": "Size in megabytes at which the audit log is rotated.",
+    "audit-log-path": "Audit log of all requests; - means standard output.",
+    "audit-policy-file": "Audit Policy: which requests are logged.",
+    "authorization-mode": "Must include RBAC.",
+    "bind-address": "Address to listen on.",
+    "cert-dir": "Directory of apiserver.crt and apiserver.key, if --tls-cert-file is not given.",
+    "client-ca-file": "Authority of client certificates: CN is the user name, each O a group.",
+    "disable-admission-plugins": "Unless it includes ServiceAccount, every namespace gets a default ServiceAccount.",
+    "etcd-servers": "etcd or its replacement; selects the data of this server.",
+    "secure-port": "Port to listen on.",
+    "tls-cert-file": "Serving certificate.",
+    "tls-private-key-file": "Key of the serving certificate.",
+    "token-auth-file": "Static tokens: token,user,uid,groups.",
 }
 IGNORED_FLAGS = (
     "admission-control-config-file", "allow-privileged", "anonymous-auth", "api-audiences", "audit-log-format",
@@ -91,7 +91,7 @@ def parse(arguments: list[str]) -> Flags:
             value = rest.pop(0) if rest and not rest[0].startswith("-") else "true"
         if name in IGNORED_FLAGS:
             if name not in SILENT_FLAGS:
-                warnings.append(f"--{name} changes nothing here")
+                warnings.append(f"--{name} has no effect here")
             continue
         if name not in SUPPORTED_FLAGS:
             raise FlagError(f"unknown flag: --{name}")
@@ -106,15 +106,15 @@ def _check_values(values: dict[str, str]) -> None:
         raise FlagError(f'invalid argument "{port}" for "--secure-port" flag')
     modes = values.get("authorization-mode", "RBAC").split(",")
     if "RBAC" not in modes:
-        raise FlagError(f"--authorization-mode={','.join(modes)}: only RBAC is here, alone or in a list")
+        raise FlagError(f"--authorization-mode={','.join(modes)}: must include RBAC")
     if "AlwaysAllow" in modes:
-        raise FlagError("--authorization-mode: AlwaysAllow is not here")
+        raise FlagError("--authorization-mode: AlwaysAllow is not supported")
     if not values.get("etcd-servers"):
         raise FlagError("--etcd-servers must be specified")
 
 
 def usage() -> str:
-    lines = ["Shoal, in the place of kube-apiserver.", "", "Flags:"]
+    lines = ["Shoal as a replacement for kube-apiserver.", "", "Flags:"]
     lines += [f"      --{name:<28} {text}" for name, text in SUPPORTED_FLAGS.items()]
-    lines += ["", "Known and without effect:"] + [f"      --{name}" for name in IGNORED_FLAGS]
+    lines += ["", "Accepted without effect:"] + [f"      --{name}" for name in IGNORED_FLAGS]
     return "\n".join(lines) + "\n"

@@ -145,13 +145,13 @@ class ApiServer:
         metrics.add_renderer(StateMetrics(core.cache).render)
         metrics.add_renderer(render_process_metrics)
         metrics.add_renderer(webhook_metrics.render)
-        inflight = "apiserver_current_inflight_requests", "Requests that wait for the store."
+        inflight = "apiserver_current_inflight_requests", "Number of requests that wait for the store."
         metrics.gauge(*inflight, lambda: app.writes_in_flight, 'request_kind="mutating"')
         metrics.gauge(*inflight, lambda: app.reads_in_flight, 'request_kind="readOnly"')
-        metrics.gauge("shoal_store_revision", "The newest durable revision.", lambda: core.cache.revision)
-        metrics.gauge("shoal_watchers", "Open watches.", lambda: _watchers(core.cache))
+        metrics.gauge("shoal_store_revision", "Newest durable revision of the store.", lambda: core.cache.revision)
+        metrics.gauge("shoal_watchers", "Number of open watches.", lambda: _watchers(core.cache))
         idle_evictor = IdleClusterEvictor(core, settings.idle_seconds)
-        hosted = "shoal_logical_clusters", "Logical clusters, by whether they were asked anything lately."
+        hosted = "shoal_logical_clusters", "Number of logical clusters, by whether they have had requests recently."
         metrics.gauge(*hosted, idle_evictor.active, 'state="awake"')
         metrics.gauge(*hosted, idle_evictor.idle, 'state="asleep"')
         server.port = await http.start(settings.host, settings.port, server_tls_context(settings.directory))
@@ -212,13 +212,23 @@ def make_dispatcher(
     seats = SeatAllocator(settings.total_seats, core.flow_schemas.levels)
     dispatcher = RequestDispatcher(app.handle, classifier.classify, error_response, seats, settings)
     flowcontrol = "apiserver_flowcontrol"
-    metrics.gauge(f"{flowcontrol}_current_inqueue_requests", "Requests that wait.", lambda: dispatcher.queue_length)
-    metrics.gauge(f"{flowcontrol}_current_executing_requests", "Writes of clients under way.", lambda: seats.in_use)
-    metrics.counter(
-        f"{flowcontrol}_rejected_requests_total", "Requests told to come back.", lambda: dispatcher.rejected_total
+    metrics.gauge(
+        f"{flowcontrol}_current_inqueue_requests", "Number of queued requests.", lambda: dispatcher.queue_length
+    )
+    metrics.gauge(
+        f"{flowcontrol}_current_executing_requests",
+        "Number of executing mutating requests of clients.",
+        lambda: seats.in_use,
     )
     metrics.counter(
-        f"{flowcontrol}_dispatched_requests_total", "Requests that waited.", lambda: dispatcher.dispatched_total
+        f"{flowcontrol}_rejected_requests_total",
+        "Number of requests rejected with 429.",
+        lambda: dispatcher.rejected_total,
+    )
+    metrics.counter(
+        f"{flowcontrol}_dispatched_requests_total",
+        "Number of requests dispatched from the queue.",
+        lambda: dispatcher.dispatched_total,
     )
     metrics.add_renderer(seats.render_metrics)
     return dispatcher

@@ -61,10 +61,10 @@ class BackupRoute:
         query = parse_qs(request.query)
         revision = query.get("revision", ["0"])[-1]
         if not revision.isdecimal():
-            raise BadRequest("revision is a number")
+            raise BadRequest("revision must be a number")
         if len(self._tasks) >= MAX_CONCURRENT_BACKUPS:
             raise TooManyRequests(
-                f"{MAX_CONCURRENT_BACKUPS} backups are being sent; ask again when one has ended",
+                f"{MAX_CONCURRENT_BACKUPS} backups are in progress; try again later",
                 retry_after=RETRY_SECONDS,
             )
         keys = read_identity(self._directory) if query.get("keys") == ["true"] else None

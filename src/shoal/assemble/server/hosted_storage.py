@@ -21,7 +21,8 @@ from shoal.kinds.fleet import infrav1
 from shoal.store.interface import Store, StoreEvent, WriteOp
 
 ETCD_UNSUPPORTED = (
-    "the store is etcd: it cannot take in a cluster as one write, and one that was refused an answer may still be done"
+    "an etcd store is not supported: it cannot import a cluster atomically, "
+    "and a write that timed out may still succeed"
 )
 
 

@@ -57,7 +57,7 @@ class HubWithWorkers:
         hub, directory = self.hub, settings.data_dir / "workers" / name
         if (directory / OWNER_FILE).exists():
             raise DataDirError(
-                f"{directory} is of a declared Worker, which the hub runs as a process",
+                f"{directory} belongs to a Worker with infrastructure process",
                 "start with fewer --workers, or delete that Worker first",
             )
         # A worker's store is local, whatever the hub's store is.

@@ -162,7 +162,7 @@ class ShoalServer:
             _new_worker_processes(directory, server, controllers, settings) if settings.run_worker_processes else None
         )
         if settings.store.kind == "sqlite":
-            size = "apiserver_storage_size_bytes", "The store on disk, what is still to be merged included."
+            size = "apiserver_storage_size_bytes", "Size of the store on disk, including the write-ahead log."
             server.metrics.gauge(*size, partial(_store_size, directory.path), 'storage_cluster_id="sqlite"')
         controllers.start(
             server.transport(),

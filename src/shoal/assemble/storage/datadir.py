@@ -43,7 +43,7 @@ class DataDir:
             os.close(self._lock)
             raise DataDirError(
                 f"{path} is in use by the shoal process {holder}",
-                "stop that one, or give this one a directory of its own: shoal up --data-dir DIR --listen 127.0.0.1:0",
+                "stop that process, or use another directory: shoal up --data-dir DIR --listen 127.0.0.1:0",
             ) from None
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
@@ -58,7 +58,7 @@ class DataDir:
         if not text.isdigit() or int(text) > FORMAT_VERSION:
             self.close()
             raise DataDirError(
-                f"{self.path} has data format {text!r}, this shoal knows up to {FORMAT_VERSION}",
+                f"{self.path} has data format {text!r}, this shoal supports up to {FORMAT_VERSION}",
                 "use the newer shoal that wrote it",
             )
 

@@ -46,23 +46,25 @@ async def open_store(directory: DataDir, settings: StoreSettings) -> OpenedStore
 
 async def _open_sqlite(directory: DataDir, expected_id: str) -> OpenedStore:
     hint = (
-        "put a backup in its place: shoal restore FILE --force-replace; if the data is in etcd, give --store etcd; "
-        "to begin with an empty store give another --data-dir"
+        "restore a backup: shoal restore FILE --force-replace; if the data is in etcd, give --store etcd; "
+        "to start with an empty store, give another --data-dir"
     )
     if expected_id and not (directory.path / FILE_NAME).exists():
-        raise StoreLost(f"{directory.path} belongs to the store {expected_id}, but {FILE_NAME} is not in it", hint)
+        raise StoreLost(f"{directory.path} belongs to store {expected_id}, but {FILE_NAME} is missing", hint)
     store = await SqliteStore.open(directory.path)
     if expected_id and store.id != expected_id:
         await store.close()
-        raise StoreLost(f"{directory.path} belongs to the store {expected_id}, but {FILE_NAME} is {store.id}", hint)
+        raise StoreLost(
+            f"{directory.path} belongs to store {expected_id}, but {FILE_NAME} contains store {store.id}", hint
+        )
     return OpenedStore(store, store.close, partial(SqliteSnapshot.open, directory.path))
 
 
 async def _open_etcd(directory: DataDir, settings: StoreSettings, expected_id: str) -> OpenedStore:
     if (directory.path / FILE_NAME).exists():
         raise DataDirError(
-            f"{directory.path} holds a sqlite store ({FILE_NAME}), and --store etcd would start beside it",
-            "leave out --store etcd, or give another --data-dir",
+            f"{directory.path} contains a sqlite store ({FILE_NAME}); --store etcd would not use it",
+            "omit --store etcd, or give another --data-dir",
         )
     # gRPC loads slowly, and only this store needs it.
     from shoal.assemble.storage.etcd import open_etcd  # noqa: PLC0415

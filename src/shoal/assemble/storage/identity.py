@@ -40,12 +40,12 @@ async def share_identity(directory: DataDir, metadata: StoreMetadata) -> None:
     if own is None:
         write_identity(directory.path, shared)
     elif own != shared and differ_only_in_ca(own, shared):
-        log.warning("the certificate authority was replaced meanwhile: that of the other servers is taken")
+        log.warning("the shared certificate authority was replaced: using the one of the other servers")
         write_ca(directory.path, shared)
     elif own != shared:
         raise DataDirError(
-            f"the keys in {directory.path} are not those of the servers that share this store",
-            "give an empty --data-dir: the server takes the keys from the store; or another --etcd-prefix",
+            f"the keys in {directory.path} differ from those of the servers that share this store",
+            "give an empty --data-dir to use the keys in the store, or another --etcd-prefix",
         )
 
 

@@ -42,11 +42,11 @@ class LocalEtcd:
         if program is None:
             raise DataDirError(
                 "--store etcd: no etcd on PATH",
-                "install etcd 3.5.13 or newer, or name a running one with --etcd-servers",
+                "install etcd 3.5.13 or newer, or give a running etcd with --etcd-servers",
             )
         directory = data_dir / "etcd"
         if len(str(directory.absolute() / CLIENT_SOCKET)) > MAX_SOCKET_PATH:
-            raise DataDirError(f"{data_dir} is too long a name for the socket of etcd", "give a shorter --data-dir")
+            raise DataDirError(f"{data_dir}: path too long for the socket of etcd", "give a shorter --data-dir")
         directory.mkdir(mode=0o700, exist_ok=True)
         etcd = cls(program, directory.absolute())
         await etcd._stop_orphan()
@@ -86,7 +86,7 @@ class LocalEtcd:
             code = await self._process.wait()
             if self._stopping:
                 return
-            log.error("etcd ended with %s; starting it again (its log: %s)", code, self._directory / "etcd.log")
+            log.error("etcd exited with %s; restarting it (log: %s)", code, self._directory / "etcd.log")
             await asyncio.sleep(RESTART_SECONDS)
             try:
                 await self._launch()
@@ -129,8 +129,8 @@ class LocalEtcd:
             if self._process.returncode is not None or loop.time() > end:
                 last = (self._directory / "etcd.log").read_text(errors="replace").strip().splitlines()[-1:]
                 raise DataDirError(
-                    f"etcd did not start: {''.join(last) or 'it says nothing'}",
-                    f"its log is {self._directory / 'etcd.log'}",
+                    f"etcd did not start: {''.join(last) or 'no output'}",
+                    f"its log: {self._directory / 'etcd.log'}",
                 )
             await asyncio.sleep(0.01)
 
@@ -157,7 +157,7 @@ class LocalEtcd:
             if not _is_ours(int(text), self._directory):
                 return
             await asyncio.sleep(0.01)
-        raise DataDirError(f"the etcd {text} of an earlier shoal does not end", f"end it: kill -9 {text}")
+        raise DataDirError(f"etcd process {text} of an earlier shoal does not stop", f"kill it: kill -9 {text}")
 
 
 def _is_ours(pid: int, directory: Path) -> bool:

@@ -36,7 +36,7 @@ class SharedCA:
             try:
                 await self.sync()
             except (StoreError, OSError) as error:
-                log.warning("the shared certificate authority was not looked at: %s", error)
+                log.warning("cannot sync the shared certificate authority: %s", error)
 
     async def sync(self) -> None:
         own, text = read_identity(self._path), await self._metadata.get_metadata(IDENTITY_METADATA)
@@ -49,17 +49,17 @@ class SharedCA:
             await self._publish(own, text)
         else:
             if own != self._last_synced:
-                log.warning("the certificate authority was replaced here and elsewhere: the other one stands")
+                log.warning("the certificate authority was replaced here and by another server: using the other one")
             write_ca(self._path, shared)
             self._last_synced = shared
-            log.info("the certificate authority is the one that another server was given")
+            log.info("installed the certificate authority of another server")
 
     async def _publish(self, own: Identity, expected: bytes) -> None:
         try:
             CertificateAuthority(self._path / "pki").check_usable()
         except CertificateError as error:
-            log.warning("%s; the other servers are not given %s", error, " and ".join(CA_FILES))
+            log.warning("%s; not sharing %s with the other servers", error, " and ".join(CA_FILES))
             return
         if await self._metadata.compare_and_swap_metadata(IDENTITY_METADATA, json.dumps(own).encode(), expected):
             self._last_synced = own
-            log.info("the other servers are given the certificate authority that is here now")
+            log.info("shared the new certificate authority with the other servers")

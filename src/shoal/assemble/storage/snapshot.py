@@ -32,7 +32,7 @@ async def open_snapshot(directory: Path, settings: StoreSettings, revision: int 
     """Raises StoreError or DataDirError if there is no store, or its history does not reach back so far."""
     if not is_etcd(directory, settings):
         if not (directory / FILE_NAME).exists():
-            raise DataDirError(f"{directory} holds no store", "give its --data-dir, or --etcd-servers")
+            raise DataDirError(f"{directory} contains no store", "give its --data-dir, or --etcd-servers")
         snapshot: StoreSnapshot = await SqliteSnapshot.open(directory, revision)
         try:
             yield snapshot
@@ -65,7 +65,7 @@ async def etcd_settings_for(
         yield remote_etcd_settings(settings)
         return
     if not is_locked and not (directory / LOCAL_ETCD_DIR / "data").exists():
-        raise DataDirError(f"{directory} holds no local etcd", "give its --data-dir, or --etcd-servers")
+        raise DataDirError(f"{directory} contains no local etcd", "give its --data-dir, or --etcd-servers")
     endpoint = f"unix:{(directory / LOCAL_ETCD_DIR).absolute() / CLIENT_SOCKET}"
     try:
         lock = None if is_locked else DataDir(directory)

@@ -102,11 +102,11 @@ class SpanExporter:
         try:
             async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
                 status, _ = await self._posting.post(self._url, body, most=MAX_RESPONSE_BYTES)
-            send_error = "" if status < 300 else f"it answers {status}"
+            send_error = "" if status < 300 else f"status {status}"
         except (Unreachable, TimeoutError) as error:
-            send_error = str(error) or "it took too long"
+            send_error = str(error) or "timed out"
         if send_error and not self._has_warned:
-            log.warning("traces cannot be sent to %s: %s; spans are dropped until they can", self._url, send_error)
+            log.warning("cannot export traces to %s: %s; dropping spans until it succeeds", self._url, send_error)
         self._has_warned = bool(send_error)
         return not send_error
 

@@ -17,12 +17,12 @@ import shoal.sync.metrics
 _STARTED = time.time()
 _PAGE_SIZE = resource.getpagesize()
 _HELP = {
-    "process_cpu_seconds_total": ("counter", "CPU time, user and system."),
-    "process_max_fds": ("gauge", "Files it may have open."),
-    "process_open_fds": ("gauge", "Files it has open."),
-    "process_resident_memory_bytes": ("gauge", "Memory it holds."),
-    "process_start_time_seconds": ("gauge", "When it began, since 1970."),
-    "process_virtual_memory_bytes": ("gauge", "Address space it has."),
+    "process_cpu_seconds_total": ("counter", "Total user and system CPU time spent in seconds."),
+    "process_max_fds": ("gauge", "Maximum number of open file descriptors."),
+    "process_open_fds": ("gauge", "Number of open file descriptors."),
+    "process_resident_memory_bytes": ("gauge", "Resident memory size in bytes."),
+    "process_start_time_seconds": ("gauge", "Start time of the process since unix epoch in seconds."),
+    "process_virtual_memory_bytes": ("gauge", "Virtual memory size in bytes."),
 }
 
 

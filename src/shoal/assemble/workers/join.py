@@ -36,7 +36,7 @@ from shoal.objects.errors import Forbidden, StatusError, Unauthorized
 PENDING_KEY_FILE = "hub.key"
 USER_AGENT = "shoal-worker"
 CHECK_TIMEOUT_SECONDS = 5.0
-CREATE_TOKEN_HINT = "make a token at the hub: shoal join-token create"
+CREATE_TOKEN_HINT = "create a token at the hub: shoal join-token create"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ async def ensure_membership(
         if not is_expired and await _is_accepted(membership.endpoint):
             return membership
         if target.kubeconfig is None and not target.token:
-            reason = "has ended" if is_expired else "is not accepted any more"
+            reason = "has expired" if is_expired else "is no longer accepted"
             raise JoinError(
                 f"the certificate of worker {worker} {reason}", f"{CREATE_TOKEN_HINT} --name {worker}", exit_code=4
             )
@@ -108,7 +108,9 @@ async def ensure_membership(
     except CertificateDenied as error:
         raise JoinError(f"the hub refused worker {worker}: {error}", CREATE_TOKEN_HINT, exit_code=4) from None
     except ApprovalTimeout as error:
-        raise JoinError(f"the hub does not let worker {worker} in: {error}", "do its loops run?") from None
+        raise JoinError(
+            f"the hub does not admit worker {worker}: {error}", "check that the controllers of the hub are running"
+        ) from None
     except Unreachable as error:
         hint = (
             "the kubeconfig belongs to another hub, or to an earlier one"
@@ -117,7 +119,7 @@ async def ensure_membership(
         )
         raise JoinError(f"the hub does not answer: {error}", hint, exit_code=3) from None
     except Unauthorized:
-        reason = "the join token has expired, was deleted or is misspelt"
+        reason = "the join token has expired, was deleted or is invalid"
         raise JoinError(
             reason if hub.token else "the kubeconfig is not accepted", CREATE_TOKEN_HINT, exit_code=4
         ) from None
@@ -164,11 +166,11 @@ async def _resolve_hub(target: HubTarget) -> _ResolvedHub:
         try:
             authority = await fetch_ca(server, target.ca_cert_hash)
         except Unreachable as error:
-            raise JoinError(f"the hub does not answer: {error}", "is that its address?", exit_code=3) from None
+            raise JoinError(f"the hub does not answer: {error}", "check the address of the hub", exit_code=3) from None
         return _ResolvedHub(server, authority, target.token)
     endpoint = load_rest_config(target.kubeconfig)
     if not endpoint.ca_pem and endpoint.tls_context.verify_mode == ssl.CERT_NONE:
-        raise KubeconfigError(f"{target.kubeconfig}: a worker needs the hub's certificate-authority to join")
+        raise KubeconfigError(f"{target.kubeconfig} has no certificate-authority, which a worker needs to join")
     bootstrap = endpoint.token if worker_join.parse_token(endpoint.token) is not None else ""
     return _ResolvedHub(hub_base_url(endpoint.server), endpoint.ca_pem, bootstrap, endpoint)
 
@@ -204,7 +206,7 @@ def _load_membership(file: Path, worker: str) -> HubMembership | None:
     user = config["users"][0]
     if user["name"] != worker_join.user_name(worker):
         own = user["name"].removeprefix(worker_join.USER_PREFIX)
-        message = f"{file.parent} is of worker {own}, not {worker}"
+        message = f"{file.parent} belongs to worker {own}, not {worker}"
         raise DataDirError(message, f"give --name {own}, or another --data-dir")
     certificate = base64.b64decode(user["user"].get("client-certificate-data") or "").decode()
     return HubMembership(file, worker, endpoint, certificate)

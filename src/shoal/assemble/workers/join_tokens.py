@@ -77,12 +77,12 @@ async def fetch_ca(hub: str, expected_hash: str) -> str:
     finally:
         await transport.close()
     if status != 200 or len(body) > MAX_CA_BYTES:
-        raise JoinError(f"{hub} is no Shoal hub: it has no {worker_join.CA_PATH}", exit_code=3)
+        raise JoinError(f"{hub} is not a Shoal hub: it does not serve {worker_join.CA_PATH}", exit_code=3)
     certificate = body.decode("ascii", errors="replace")
     if not matches_ca_cert_hash(certificate, expected_hash):
         raise JoinError(
-            f"{hub} is not the hub of the token: its certificate authority is not {expected_hash}",
-            "somebody may be between you and the hub; compare with: shoal join-token create",
+            f"{hub} is not the hub of the token: the hash of its certificate authority is not {expected_hash}",
+            "the connection may be intercepted; compare with: shoal join-token create",
             exit_code=4,
         )
     return certificate

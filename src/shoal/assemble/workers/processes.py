@@ -93,7 +93,7 @@ class WorkerProcesses:
                 token = await self._hub.create_join_token(name)
             self._children[name] = child = await self._spawn(name, directory, token)
         except OSError as error:
-            self._record_exit(name, began, 1, f"it cannot be started: {error}")
+            self._record_exit(name, began, 1, f"cannot start the process: {error}")
             return
         self._wait_tasks[name] = asyncio.create_task(self._wait(name, child), name=f"worker process {name}")
 
@@ -224,7 +224,7 @@ def _lock_holder(directory: Path) -> int:
 
 
 def _exit_text(code: int) -> str:
-    return f"exit code {code}" if code >= 0 else f"ended by signal {-code} ({signal.strsignal(-code)})"
+    return f"exit code {code}" if code >= 0 else f"killed by signal {-code} ({signal.strsignal(-code)})"
 
 
 def _last_line(log: Path) -> str:
