@@ -50,103 +50,126 @@ def _lookup(name: str, text: str, *labels: str) -> MetricFunc:
 
 
 NODECLAIMS_CREATED = _counter(
-    "nodeclaims_created_total", "NodeClaims created.", "reason", "nodepool", "min_values_relaxed"
+    "nodeclaims_created_total", "Number of NodeClaims created.", "reason", "nodepool", "min_values_relaxed"
 )
 NODECLAIMS_TERMINATED = _counter(
-    "nodeclaims_terminated_total", "NodeClaims gone for good.", "nodepool", "capacity_type", "zone"
+    "nodeclaims_terminated_total", "Number of NodeClaims terminated.", "nodepool", "capacity_type", "zone"
 )
 NODECLAIMS_DISRUPTED = _counter(
-    "nodeclaims_disrupted_total", "NodeClaims deleted by the provisioner.", "reason", "nodepool", "capacity_type"
+    "nodeclaims_disrupted_total",
+    "Number of NodeClaims deleted by the provisioner.",
+    "reason",
+    "nodepool",
+    "capacity_type",
 )
 NODECLAIMS_UNHEALTHY_DISRUPTED = _counter(
     "nodeclaims_unhealthy_disrupted_total",
-    "NodeClaims deleted because of a condition of their node.",
+    "Number of NodeClaims deleted because of an unhealthy condition of their node.",
     "condition",
     "nodepool",
     "capacity_type",
     "image_id",
 )
 NODECLAIMS_TERMINATION_SECONDS = _seconds(
-    "nodeclaims_termination_duration_seconds", "From the deletion of a NodeClaim to its end.", "nodepool"
+    "nodeclaims_termination_duration_seconds",
+    "Time from the deletion request of a NodeClaim to its removal.",
+    "nodepool",
 )
 NODECLAIMS_INSTANCE_TERMINATION_SECONDS = _seconds(
-    "nodeclaims_instance_termination_duration_seconds", "From asking for the end of an instance to its end.", "nodepool"
+    "nodeclaims_instance_termination_duration_seconds",
+    "Time from the deletion request of an instance to its termination.",
+    "nodepool",
 )
 
-NODES_CREATED = _counter("nodes_created_total", "Nodes registered.", "nodepool", "zone")
-NODES_TERMINATED = _counter("nodes_terminated_total", "Nodes let go.", "nodepool", "zone")
-NODES_DRAINED = _counter("nodes_drained_total", "Nodes whose pods have all left.", "nodepool")
+NODES_CREATED = _counter("nodes_created_total", "Number of nodes registered.", "nodepool", "zone")
+NODES_TERMINATED = _counter("nodes_terminated_total", "Number of nodes terminated.", "nodepool", "zone")
+NODES_DRAINED = _counter("nodes_drained_total", "Number of nodes drained.", "nodepool")
 NODES_TERMINATION_SECONDS = _seconds(
-    "nodes_termination_duration_seconds", "From the deletion of a node to its end.", "nodepool"
+    "nodes_termination_duration_seconds", "Time from the deletion request of a node to its removal.", "nodepool"
 )
 NODES_LIFETIME_SECONDS = _seconds(
-    "nodes_lifetime_duration_seconds", "From the creation of a node to its end.", "nodepool", buckets=LIFETIMES
+    "nodes_lifetime_duration_seconds", "Time from the creation of a node to its removal.", "nodepool", buckets=LIFETIMES
 )
 _OF_NODE = ("node_name", "nodepool", "resource_type")
-NODES_ALLOCATABLE = _lookup("nodes_allocatable", "What a node has for pods.", *_OF_NODE)
-NODES_POD_REQUESTS = _lookup("nodes_total_pod_requests", "What the pods of a node ask for.", *_OF_NODE)
-NODES_DAEMON_REQUESTS = _lookup("nodes_total_daemon_requests", "What its daemons' pods ask for.", *_OF_NODE)
-NODES_OVERHEAD = _lookup("nodes_system_overhead", "What a node keeps for itself.", *_OF_NODE)
-NODES_AGE = _lookup("nodes_current_lifetime_seconds", "The age of a node.", "node_name", "nodepool")
+NODES_ALLOCATABLE = _lookup("nodes_allocatable", "Allocatable resources of a node.", *_OF_NODE)
+NODES_POD_REQUESTS = _lookup("nodes_total_pod_requests", "Resource requests of the pods of a node.", *_OF_NODE)
+NODES_DAEMON_REQUESTS = _lookup(
+    "nodes_total_daemon_requests", "Resource requests of the DaemonSet pods of a node.", *_OF_NODE
+)
+NODES_OVERHEAD = _lookup("nodes_system_overhead", "Difference between capacity and allocatable of a node.", *_OF_NODE)
+NODES_AGE = _lookup("nodes_current_lifetime_seconds", "Age of a node.", "node_name", "nodepool")
 
-NODEPOOLS_USAGE = _lookup("nodepools_usage", "What the nodes of a NodePool have.", "nodepool", "resource_type")
-NODEPOOLS_LIMIT = _lookup("nodepools_limit", "The limits of a NodePool.", "nodepool", "resource_type")
+NODEPOOLS_USAGE = _lookup("nodepools_usage", "Resources of the nodes of a NodePool.", "nodepool", "resource_type")
+NODEPOOLS_LIMIT = _lookup("nodepools_limit", "Resource limits of a NodePool.", "nodepool", "resource_type")
 NODEPOOLS_ALLOWED_DISRUPTIONS = _gauge(
-    "nodepools_allowed_disruptions", "How many nodes of a NodePool may go now.", "nodepool", "reason"
+    "nodepools_allowed_disruptions", "Number of nodes of a NodePool that may be disrupted now.", "nodepool", "reason"
 )
-NODEPOOLS_COST = _lookup("nodepools_cost_total", "What the nodes of a NodePool cost an hour.", "nodepool")
+NODEPOOLS_COST = _lookup("nodepools_cost_total", "Cost per hour of the nodes of a NodePool.", "nodepool")
 
-PODS_BOUND_SECONDS = _seconds("pods_bound_duration_seconds", "From the creation of a pod to its node.")
-PODS_STARTUP_SECONDS = _seconds("pods_startup_duration_seconds", "From the creation of a pod until it is ready.")
+PODS_BOUND_SECONDS = _seconds("pods_bound_duration_seconds", "Time from the creation of a pod until it is bound.")
+PODS_STARTUP_SECONDS = _seconds("pods_startup_duration_seconds", "Time from the creation of a pod until it is ready.")
 PODS_DECISION_SECONDS = _seconds(
-    "pods_scheduling_decision_duration_seconds", "From the first sight of a waiting pod to the decision about it."
+    "pods_scheduling_decision_duration_seconds",
+    "Time from the first observation of a pending pod to its scheduling decision.",
 )
-PODS_EVICTION_REQUESTS = _counter("pods_eviction_requests_total", "Evictions asked for.", "code")
-PODS_DRAINED = _counter("pods_drained_total", "Pods evicted from nodes that go.", "reason")
+PODS_EVICTION_REQUESTS = _counter("pods_eviction_requests_total", "Number of eviction requests.", "code")
+PODS_DRAINED = _counter("pods_drained_total", "Number of pods evicted from terminating nodes.", "reason")
 
-SCHEDULING_SECONDS = _seconds("scheduler_scheduling_duration_seconds", "One scheduling simulation.", "controller")
-QUEUE_DEPTH = _gauge("scheduler_queue_depth", "Pods of the look that is going on.", "controller")
-UNSCHEDULABLE_PODS = _gauge("scheduler_unschedulable_pods_count", "Pods nothing can be bought for.", "controller")
-IGNORED_PODS = _gauge("scheduler_ignored_pods_count", "Waiting pods that are not looked at.")
+SCHEDULING_SECONDS = _seconds(
+    "scheduler_scheduling_duration_seconds", "Duration of a scheduling simulation.", "controller"
+)
+QUEUE_DEPTH = _gauge("scheduler_queue_depth", "Number of pods in the current scheduling simulation.", "controller")
+UNSCHEDULABLE_PODS = _gauge(
+    "scheduler_unschedulable_pods_count", "Number of pods for which no node can be provisioned.", "controller"
+)
+IGNORED_PODS = _gauge("scheduler_ignored_pods_count", "Number of pending pods that the provisioner ignores.")
 
 EVALUATION_SECONDS = _seconds(
     "voluntary_disruption_decision_evaluation_duration_seconds",
-    "One look for nodes to disrupt.",
+    "Duration of a disruption evaluation.",
     "reason",
     "consolidation_type",
 )
 DECISIONS = _counter(
-    "voluntary_disruption_decisions_total", "Decisions to disrupt.", "decision", "reason", "consolidation_type"
+    "voluntary_disruption_decisions_total",
+    "Number of disruption decisions.",
+    "decision",
+    "reason",
+    "consolidation_type",
 )
-ELIGIBLE_NODES = _gauge("voluntary_disruption_eligible_nodes", "Nodes that may be disrupted.", "reason")
+ELIGIBLE_NODES = _gauge("voluntary_disruption_eligible_nodes", "Number of nodes eligible for disruption.", "reason")
 FAILED_VALIDATIONS = _counter(
     "voluntary_disruption_failed_validations_total",
-    "Decisions that did not hold when looked at again.",
+    "Number of candidates whose decision failed validation.",
     "consolidation_type",
 )
 QUEUE_FAILURES = _counter(
     "voluntary_disruption_queue_failures_total",
-    "Decisions that could not be carried out.",
+    "Number of failed replacements of disruption decisions.",
     "decision",
     "reason",
     "consolidation_type",
 )
 
 PROVIDER_SECONDS = _seconds(
-    "cloudprovider_duration_seconds", "One call of the provider.", "controller", "method", "provider"
+    "cloudprovider_duration_seconds", "Duration of a cloud provider call.", "controller", "method", "provider"
 )
 PROVIDER_ERRORS = _counter(
-    "cloudprovider_errors_total", "Calls the provider refused.", "controller", "method", "provider", "error"
+    "cloudprovider_errors_total", "Number of failed cloud provider calls.", "controller", "method", "provider", "error"
 )
 
-STATE_SYNCED = _lookup("cluster_state_synced", "Whether all there is has been listed.")
-STATE_NODES = _lookup("cluster_state_node_count", "Nodes that are known.")
-UTILIZATION = _lookup("cluster_utilization_percent", "Requests of pods by what nodes have.", "resource_type")
+STATE_SYNCED = _lookup("cluster_state_synced", "1 if the cluster state is synced, 0 otherwise.")
+STATE_NODES = _lookup("cluster_state_node_count", "Number of nodes in the cluster state.")
+UTILIZATION = _lookup(
+    "cluster_utilization_percent", "Ratio of pod requests to allocatable resources, in percent.", "resource_type"
+)
 
-NODES_COST = _lookup("shoal_provision_node_cost", "What a node costs an hour.", "node_name", "nodepool")
-PLAN_COST = _gauge("shoal_provision_plan_cost", "What the nodes of the last plan cost an hour.")
-PLAN_BOUND = _gauge("shoal_provision_plan_bound", "What no plan for these pods can cost less than.")
-PLAN_GAP_RATIO = _gauge("shoal_provision_plan_gap_ratio", "Cost by bound, less one.")
+NODES_COST = _lookup("shoal_provision_node_cost", "Cost per hour of a node.", "node_name", "nodepool")
+PLAN_COST = _gauge("shoal_provision_plan_cost", "Cost per hour of the nodes of the last plan.")
+PLAN_BOUND = _gauge("shoal_provision_plan_bound", "Lower bound of the cost per hour of any plan for the same pods.")
+PLAN_GAP_RATIO = _gauge(
+    "shoal_provision_plan_gap_ratio", "Cost of the last plan divided by its lower bound, minus one."
+)
 
 
 def render(only: str | None = None) -> str:

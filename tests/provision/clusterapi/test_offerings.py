@@ -197,16 +197,16 @@ def test_the_line_of_the_price_list_that_says_most_wins() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("{a: 1}", "prices.yaml is no list"),
-        ("- {instanceType: m}", "line 1 of prices.yaml needs an instanceType and a price"),
-        ("- {price: 1}", "line 1 of prices.yaml needs an instanceType and a price"),
-        ("- {instanceType: m, price: -1}", "line 1 of prices.yaml needs an instanceType and a price"),
-        ("- m", "line 1 of prices.yaml needs an instanceType and a price"),
+        ("{a: 1}", "prices.yaml must be a list"),
+        ("- {instanceType: m}", "entry 1 of prices.yaml needs an instanceType and a price"),
+        ("- {price: 1}", "entry 1 of prices.yaml needs an instanceType and a price"),
+        ("- {instanceType: m, price: -1}", "entry 1 of prices.yaml needs an instanceType and a price"),
+        ("- m", "entry 1 of prices.yaml needs an instanceType and a price"),
         (
             "- {instanceType: m, price: 1}\n- {instanceType: m, price: 2}",
-            "line 2 of prices.yaml contradicts an earlier one",
+            "entry 2 of prices.yaml contradicts an earlier entry",
         ),
-        ("- {", "prices.yaml is no YAML"),
+        ("- {", "prices.yaml is not valid YAML"),
     ],
 )
 def test_what_cannot_be_read_of_a_price_list_is_said_and_passed_over(text: str, problem: str) -> None:

@@ -124,7 +124,7 @@ def test_a_plan_that_the_scheduler_would_not_find_is_no_plan() -> None:
     assert names(single_node_consolidation(snapshot, DisruptionSettings(planner=KARPENTER)).command) == ["c"]
     found = single_node_consolidation(snapshot, DisruptionSettings())
     assert found.command is None
-    assert "Not all pods would find the room that was planned for them" in [note.message for note in found.notes]
+    assert "Not all pods would schedule on the planned nodes" in [note.message for note in found.notes]
     places = [place for place in snapshot.inputs.existing_nodes if place.name != "c"]
     went, left = place_pods(fleet.nodes[2].pods, map(room_of_node, places))
     assert list(went.values()) == ["b"]

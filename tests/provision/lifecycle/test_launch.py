@@ -135,7 +135,7 @@ async def test_a_claim_that_is_never_launched_is_given_up_after_five_minutes(tmp
         assert not await on.gone(NODE_CLAIMS, "one")
         on.clock.step(3)
         await on.until(on.all_gone)
-        assert await on.until(lambda: on.events("LivenessTimeout")) == ["gave up waiting for its launch"]
+        assert await on.until(lambda: on.events("LivenessTimeout")) == ["timed out waiting for launch"]
 
 
 async def _tried(on: Stage, times: int) -> bool:
@@ -161,7 +161,7 @@ async def test_claims_that_never_register_are_given_up_and_their_pool_says_so(tm
         assert len(on.cloud.machines) == 2
         on.clock.step(21)
         await on.until(on.all_gone)
-        assert await on.until(lambda: on.events("LivenessTimeout")) == ["gave up waiting for its registration"] * 2
+        assert await on.until(lambda: on.events("LivenessTimeout")) == ["timed out waiting for registration"] * 2
         await on.until(lambda: health("False"))
         said = get_condition(await on.client.get(NODE_POOLS, "default"), "NodeRegistrationHealthy")
         assert said is not None

@@ -79,7 +79,7 @@ def test_a_pod_that_is_not_to_be_disrupted_goes_when_the_grace_is_over(hosted: H
     claim = hosted.eventually(lambda: _with_node(hosted))
     hosted.cluster.delete(f"{CLAIMS}/{claim['metadata']['name']}").ok()
     (said, *_) = hosted.eventually(lambda: hosted.events("Disrupted"))
-    assert "of its 30 seconds of grace, past its budget and any karpenter.sh/do-not-disrupt" in said
+    assert "of its 30 seconds of grace; bypassing PodDisruptionBudgets and karpenter.sh/do-not-disrupt" in said
     hosted.eventually(lambda: not hosted.items(PODS) and _is_gone(hosted, claim))
 
 

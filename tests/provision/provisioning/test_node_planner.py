@@ -48,7 +48,7 @@ class Elsewhere:
     async def call(self, function: str, *arguments: Any, seconds: float) -> Any:
         self.calls += 1
         if self.fails:
-            raise SolverFailed("its process died")
+            raise SolverFailed("the solver process died")
         assert function == "shoal.provision.provisioning.planner_process:plan_in_process"
         return plan_in_process(*arguments)
 

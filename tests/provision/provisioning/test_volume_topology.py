@@ -87,11 +87,11 @@ def test_several_volumes_are_combined() -> None:
         ("going", 'persistentvolumeclaim "going" is being deleted'),
         ("lost-volume", 'persistentvolumeclaim "lost-volume": persistentvolume "nope" not found'),
         ("unbound", 'persistentvolumeclaim "unbound" is not bound yet'),
-        ("no-class", 'persistentvolumeclaim "no-class" is unbound and names no storage class'),
+        ("no-class", 'persistentvolumeclaim "no-class" is unbound and has no storage class'),
         ("unknown-class", 'persistentvolumeclaim "unknown-class": storage class "nope" not found'),
         (
             "at-once",
-            'persistentvolumeclaim "at-once" is unbound, and its storage class does not wait for the first pod',
+            'persistentvolumeclaim "at-once" is unbound, and its storage class has volumeBindingMode Immediate',
         ),
     ],
 )

@@ -76,7 +76,7 @@ def test_node_selectors_and_affinity_choose_types_and_zones() -> None:
     two = [pod(nodeSelector={ZONE: "z1"}), pod(nodeSelector={ZONE: "z2"})]
     assert len(plan(two, [], [mine]).new_node_claims) == 2, "no node is in two zones"
     (failure,) = plan(pods(1, nodeSelector={ZONE: "z9"}), [], [mine]).failures
-    assert f"no instance type that can be had meets all requirements, {ZONE} In [z9]" in failure[1]
+    assert f"no available instance type meets all requirements, {ZONE} In [z9]" in failure[1]
     narrow = pool(types=types, requirements=[{"key": ZONE, "operator": "In", "values": ["z1"]}])
     (failure,) = plan(pods(1, nodeSelector={ZONE: "z2"}), [], [narrow]).failures
     assert f"incompatible requirements, key {ZONE}, In [z2] not in In [z1]" in failure[1]
@@ -167,7 +167,7 @@ def test_why_a_pod_gets_no_node_is_said() -> None:
 
     assert "no instance type has enough resources for cpu=100, memory=256Mi, pods=1" in reason(pod("100"))
     assert reason(pod(), pool(types=())) == 'incompatible with nodepool "default", it has no instance types'
-    assert "there is no NodePool that is ready" in plan([pod()], [], []).failures[0][1]
+    assert "no NodePool is ready" in plan([pod()], [], []).failures[0][1]
     both = reason(pod("100"), pool("a"), pool("b"))
     assert 'nodepool "a"' in both
     assert 'nodepool "b"' in both

@@ -93,5 +93,5 @@ def test_a_file() -> None:
     assert about == {"family": "m", "size": "large", "cpu": "2"}
     with pytest.raises(ValueError, match="of the catalogue lacks 'offerings'"):
         parse_catalogue(orjson.dumps([{key: value for key, value in said.items() if key != "offerings"}]))
-    with pytest.raises(ValueError, match="a catalogue is a list"):
+    with pytest.raises(ValueError, match="a catalogue must be a list"):
         parse_catalogue(b"{}")

@@ -84,7 +84,7 @@ def test_a_large_node_becomes_cheaper_small_ones() -> None:
     assert [claim.types[0] for claim in rule.new_node_claims] == ["large"]
     assert [claim.types for claim in found.new_node_claims] == [("medium", "large"), ("medium", "large")]
     assert found.cost == pytest.approx(0.18)
-    assert report.summary == "2 nodes at 0.18 an hour instead of 0.5, at most 0.0% above the least possible"
+    assert report.summary == "2 nodes at 0.18 per hour instead of 0.5, at most 0.0% above the lower bound"
     assert report.gap == pytest.approx(0.0, abs=1e-4)
     assert report.kept_reason == ""
 
@@ -151,7 +151,7 @@ def test_a_pod_stays_with_a_pool_of_the_same_weight() -> None:
     cheap, dear = pool("cheap", TYPES[:2], weight=1), pool("heavy", TYPES[2:], weight=2)
     _, found, report = improved(SchedulingInput(pods(8, "900m", "1Gi"), node_pools=[cheap, dear]))
     assert [claim.pool for claim in found.new_node_claims] == ["heavy"]
-    assert report.kept_reason == "nothing cheaper was found"
+    assert report.kept_reason == "no cheaper plan was found"
     same = pool("heavy", TYPES[2:], weight=1)
     _, found, _ = improved(SchedulingInput(pods(8, "900m", "1Gi"), node_pools=[cheap, same]))
     assert [claim.pool for claim in found.new_node_claims] == ["cheap", "cheap"]
@@ -183,7 +183,7 @@ def test_pods_that_want_to_be_together_stay_so() -> None:
     some = pods(6, "1", "1Gi", labels=labels, affinity=near)
     _, found, report = improved(SchedulingInput(some, node_pools=[pool(types=TYPES)]))
     assert by_claim(found) == [[each["metadata"]["name"] for each in some]]
-    assert report.kept_reason == "its claims cannot be packed anew"
+    assert report.kept_reason == "no NodeClaim of the plan can be repacked"
 
 
 def test_where_nothing_has_a_price_fewer_nodes_are_better() -> None:
@@ -200,19 +200,19 @@ def test_whatever_goes_wrong_there_is_a_plan(monkeypatch: pytest.MonkeyPatch) ->
     rule = simulate(question)
     monkeypatch.setattr(optimize, "solve", lambda *_, **__: 1 / 0)
     assert improve(question, rule)[0] is rule
-    assert improve(question, rule)[1].kept_reason.startswith("something is wrong with the solver: ZeroDivisionError")
+    assert improve(question, rule)[1].kept_reason.startswith("solver failed: ZeroDivisionError")
     monkeypatch.undo()
     monkeypatch.setattr(optimize, "first_error", lambda *_: "it is green")
     found, report = improve(question, rule, iterations=40)
     assert found is rule
-    assert report.kept_reason == "the other is wrong: it is green"
+    assert report.kept_reason == "the cheaper plan is invalid: it is green"
     assert report.cost == rule.cost
 
 
 def test_nothing_to_buy() -> None:
     assert improve(SchedulingInput([]), Results()) == (
         Results(),
-        OptimizationReport(0.0, 0.0, 0.0, 0, 0, "there is nothing to buy"),
+        OptimizationReport(0.0, 0.0, 0.0, 0, 0, "the plan has no new nodes"),
     )
 
 

@@ -64,7 +64,7 @@ async def test_it_answers_fails_and_goes_on(solver: SolverProcess) -> None:
 @pytest.mark.anyio
 async def test_it_is_started_again_once(solver: SolverProcess, tmp_path: Path) -> None:
     assert await solver.call(ASK + "die_once", str(tmp_path / "died"), seconds=HANG) == "alive"
-    with pytest.raises(SolverFailed, match="its process died"):
+    with pytest.raises(SolverFailed, match="the solver process died"):
         await solver.call(ASK + "die", seconds=HANG)
     assert await solver.call(ASK + "double", 1, seconds=HANG) == 2
 
@@ -82,7 +82,7 @@ async def test_who_takes_too_long_or_is_not_waited_for_is_ended(
     assert not lives(first)
     second = await solver.call(ASK + "process", seconds=HANG)
     monkeypatch.setattr(pools, "_TIMEOUT_MARGIN", 0.0)
-    with pytest.raises(SolverFailed, match=r"no answer within 0\.01 seconds"):
+    with pytest.raises(SolverFailed, match=r"the solver did not answer within 0\.01 seconds"):
         await solver.call(ASK + "sleep", seconds=0.01)
     assert not lives(second)
 

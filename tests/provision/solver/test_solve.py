@@ -46,11 +46,13 @@ def test_the_same_question_has_the_same_answer(given: tuple[PackingInstance, Pac
 def test_what_is_wrong_is_named() -> None:
     instance = benchmark("basic", 4, 4)
     pair = PackedNode(5, ((0, 1), (1, 1)))
-    assert packing_error(instance, merge_equal_nodes([(pair, 2)])).startswith("option 5 cannot hold ((0, 1), (1, 1))")
-    assert packing_error(instance, merge_equal_nodes([(PackedNode(8, ((0, 1),)), 2)])) == "holds [2, 0] of [2, 2]"
+    assert packing_error(instance, merge_equal_nodes([(pair, 2)])).startswith(
+        "option 5 cannot contain ((0, 1), (1, 1))"
+    )
+    assert packing_error(instance, merge_equal_nodes([(PackedNode(8, ((0, 1),)), 2)])) == "contains [2, 0] of [2, 2]"
     tight = replace(instance, limit_usage=np.ones((1, 9), np.int64), limits=np.asarray([1], np.int64))
     alone = merge_equal_nodes([(PackedNode(8, ((0, 1),)), 2), (PackedNode(8, ((1, 1),)), 2)])
-    assert packing_error(tight, alone) == "takes more than there is of limits [0]"
+    assert packing_error(tight, alone) == "exceeds limits [0]"
 
 
 def test_a_budget_of_nothing_keeps_what_is_known() -> None:

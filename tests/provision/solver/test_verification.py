@@ -72,18 +72,21 @@ def _in_zone(plan: Results) -> Results:
 
 
 WRONG: dict[str, tuple[Callable[[Results], Results], str]] = {
-    "lost": (lambda plan: replace(plan, new_node_claims=plan.new_node_claims[1:]), "not the same pods have new nodes"),
+    "lost": (
+        lambda plan: replace(plan, new_node_claims=plan.new_node_claims[1:]),
+        "the set of pods on new nodes differs",
+    ),
     "twice": (
         lambda plan: replace(plan, new_node_claims=(*plan.new_node_claims, plan.new_node_claims[0])),
-        "not the same pods have new nodes",
+        "the set of pods on new nodes differs",
     ),
-    "names": (lambda plan: changed(plan, 0, name=plan.new_node_claims[1].name), "two claims have one name"),
-    "failed": (lambda plan: replace(plan, failures=(({}, "no"),)), "pods without a new node are not what they were"),
+    "names": (lambda plan: changed(plan, 0, name=plan.new_node_claims[1].name), "two claims have the same name"),
+    "failed": (lambda plan: replace(plan, failures=(({}, "no"),)), "pods without a new node differ"),
     "taints": (
         lambda plan: changed(plan, 0, taints=({"key": "k", "effect": "NoSchedule"},)),
-        "has no nodes with its taints",
+        "has no template with its taints",
     ),
-    "types": (lambda plan: changed(plan, 0, types=("huge",)), "type huge is not one of the NodePool"),
+    "types": (lambda plan: changed(plan, 0, types=("huge",)), "type huge does not belong to the NodePool"),
     "room": (
         lambda plan: changed(
             plan,
@@ -93,15 +96,15 @@ WRONG: dict[str, tuple[Callable[[Results], Results], str]] = {
             .requirements.without(TYPE, ZONE)
             .add([new_requirement(ZONE, IN, ["nowhere"])]),
         ),
-        "type scarce cannot be had for it",
+        "type scarce has no offering for it",
     ),
     "small": (
         lambda plan: changed(plan, on(plan, lambda claim: len(claim.pods) > 2), types=("small",)),
-        "type small does not hold its pods",
+        "type small has too few resources for its pods",
     ),
-    "price": (lambda plan: changed(plan, 0, price=0.001), "it is not to be had for 0.001"),
+    "price": (lambda plan: changed(plan, 0, price=0.001), "it has no offering at price 0.001"),
     "hosts": (_merged, "more than 1 pods of topology"),
-    "zone": (_in_zone, f"wants {ZONE} In [b]"),
+    "zone": (_in_zone, f"requires {ZONE} In [b]"),
     "cost": (lambda plan: changed(plan, 0, price=9.0), "it costs 9."),
 }
 
@@ -118,7 +121,7 @@ def test_limits_are_counted_by_the_largest_type() -> None:
     wide = replace(
         plan, new_node_claims=tuple(_any_type(each, (*each.types, "large")) for each in plan.new_node_claims)
     )
-    assert "NodePool default has a limit of 40000 cpu" in first_error(asked, rule, wide)
+    assert "NodePool default exceeds its limit of 40000 cpu" in first_error(asked, rule, wide)
 
 
 def test_only_so_many_machines() -> None:
@@ -136,7 +139,7 @@ def test_only_so_many_machines() -> None:
     ]
     assert (
         first_error(asked, rule, replace(rule, new_node_claims=tuple(halves)))
-        == "there are not enough machines for claim half-1"
+        == "limited offerings are insufficient for claim half-1"
     )
 
 
@@ -149,5 +152,5 @@ def test_who_was_not_to_be_moved() -> None:
     rule = simulate(asked)
     plan, _ = improve(asked, rule, iterations=40)
     bound = {uid: replace(ask, fixed_to_claim=True) for uid, ask in plan.pod_constraints.items()}
-    assert "was not to be moved" in first_error(asked, rule, replace(plan, pod_constraints=bound))
+    assert "must not be moved" in first_error(asked, rule, replace(plan, pod_constraints=bound))
     assert first_error(asked, rule, replace(rule, pod_constraints=bound)) == ""

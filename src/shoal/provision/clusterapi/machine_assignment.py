@@ -119,7 +119,7 @@ class MachineAssigner:
     async def reconcile(self, key: str) -> float | None:
         self._scheduled.discard(key)
         if not self._provider.has_synced:
-            raise RequeueError("not everything has been listed yet")
+            raise RequeueError("informers have not synced yet")
         deployment = self._machine_state.deployment(key)
         if deployment is None:
             await self._delete_unowned(key)
@@ -234,7 +234,7 @@ class MachineAssigner:
             else:
                 self._machine_state.observe_write(written)
                 return
-        raise RequeueError(f"Machine {full_name(machine)} is not what it was")
+        raise RequeueError(f"Machine {full_name(machine)} has changed")
 
     async def _confirm_claim_deleted(self, cluster: str, machine: Object) -> None:
         """Confirms with the server, not the cache, that the NodeClaim of a Machine was deleted."""
@@ -245,7 +245,7 @@ class MachineAssigner:
                 return
             raise
         if claim["metadata"]["uid"] == annotation_of(machine, NODE_CLAIM_UID_ANNOTATION):
-            raise RequeueError(f"NodeClaim {claim['metadata']['name']} of Machine {full_name(machine)} is there")
+            raise RequeueError(f"NodeClaim {claim['metadata']['name']} of Machine {full_name(machine)} still exists")
 
 
 async def _run_parallel(write: Callable[[T], Awaitable[None]], items: Iterable[T]) -> None:

@@ -166,7 +166,7 @@ class MachineState:
         if cached is None or cached[0] is not config_map:
             cached = self._price_lists[namespace] = (config_map, parse_price_list(config_map))
             for problem in cached[1].errors:
-                log.warning("ConfigMap %s/%s: %s", namespace, CONFIG_MAP_NAME, problem)
+                log.warning("ignoring ConfigMap %s/%s: %s", namespace, CONFIG_MAP_NAME, problem)
         return cached[1]
 
     def _on_deployment(self, key: Key, old: Object | None, new: Object | None) -> None:

@@ -40,17 +40,17 @@ def parse_price_list(config_map: Object | None) -> PriceList:
     try:
         entries = yaml.safe_load(text) or []
     except yaml.YAMLError as error:
-        return PriceList(errors=(f"{CONFIG_MAP_KEY} is no YAML: {error}",))
+        return PriceList(errors=(f"{CONFIG_MAP_KEY} is not valid YAML: {error}",))
     if not isinstance(entries, list):
-        return PriceList(errors=(f"{CONFIG_MAP_KEY} is no list",))
+        return PriceList(errors=(f"{CONFIG_MAP_KEY} must be a list",))
     prices: dict[PriceKey, float] = {}
     errors: list[str] = []
     for position, entry in enumerate(entries):
         key, cost = (_price_key(entry), parse_price(entry.get("price"))) if isinstance(entry, dict) else (None, None)
         if key is None or cost is None:
-            errors.append(f"line {position + 1} of {CONFIG_MAP_KEY} needs an instanceType and a price")
+            errors.append(f"entry {position + 1} of {CONFIG_MAP_KEY} needs an instanceType and a price")
         elif prices.setdefault(key, cost) != cost:
-            errors.append(f"line {position + 1} of {CONFIG_MAP_KEY} contradicts an earlier one")
+            errors.append(f"entry {position + 1} of {CONFIG_MAP_KEY} contradicts an earlier entry")
     return PriceList(prices, tuple(errors))
 
 

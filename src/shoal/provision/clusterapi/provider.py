@@ -130,7 +130,7 @@ class ClusterAPIProvider:
     def node_class_error(self, cluster: str, node_class: Object) -> tuple[str, str] | None:
         capi_cluster = self._resolver.capi_cluster_of(cluster)
         if capi_cluster is None:
-            return "NoCluster", "no Cluster API Cluster stands behind this cluster"
+            return "NoCluster", "this cluster has no Cluster API Cluster"
         if self.machine_state.node_groups(capi_cluster, node_class):
             return None
         subject, members = (
@@ -139,7 +139,10 @@ class ClusterAPIProvider:
         )
         templates = machine_templates(node_class)
         if templates and not any(self.machine_state.infrastructure_template(capi_cluster, each) for each in templates):
-            return "NoMachineTemplates", f"no template of machineTemplates is there and has {capi.KARPENTER_MEMBER}"
+            return (
+                "NoMachineTemplates",
+                f"no template of machineTemplates exists with the label {capi.KARPENTER_MEMBER}",
+            )
         selected_members = [each for each in members if is_selected(each, node_class)]
         if not selected_members and not templates:
             if members:
@@ -147,8 +150,8 @@ class ClusterAPIProvider:
                 return "NoMachineDeployments", message
             return "NoMachineDeployments", f"no MachineDeployment {subject} has the label {capi.KARPENTER_MEMBER}"
         if templates:
-            return "NoCapacityAnnounced", "no machine template says its cpu and memory"
-        return "NoCapacityAnnounced", f"no MachineDeployment {subject} announces its cpu and memory"
+            return "NoCapacityAnnounced", "no machine template declares its cpu and memory"
+        return "NoCapacityAnnounced", f"no MachineDeployment {subject} declares its cpu and memory"
 
     async def create(self, cluster: str, claim: Object) -> Instance:
         if annotation_of(claim, MACHINE_ANNOTATION):
@@ -157,13 +160,13 @@ class ClusterAPIProvider:
         if uid in self.rejected:
             raise InsufficientCapacity(self.rejected[uid])
         if not self.has_synced:
-            raise LaunchPending("the MachineDeployments are not known yet")
+            raise LaunchPending("the MachineDeployments are not listed yet")
         if not _chosen_offering(claim):
             claim = await self._choose(cluster, claim)
         offering = _chosen_offering(claim)
         if not is_template_offering(offering):
             if self._node_group(cluster, claim) is None:
-                raise InsufficientCapacity(f"MachineDeployment {offering} takes no part any more")
+                raise InsufficientCapacity(f"MachineDeployment {offering} is no longer selected")
             raise LaunchPending(f"waiting for a Machine of MachineDeployment {offering}")
         self._check_limit(cluster, claim, offering)
         return await self._instance_or_pending(
@@ -174,7 +177,7 @@ class ClusterAPIProvider:
         self.rejected.pop(claim["metadata"]["uid"], None)
         machine = await self._machine(cluster, claim)
         if machine is None:
-            raise NodeClaimNotFound(f"no Machine is behind NodeClaim {claim['metadata']['name']}")
+            raise NodeClaimNotFound(f"there is no Machine for NodeClaim {claim['metadata']['name']}")
         metadata, management = machine["metadata"], self._resolver.management_client
         if is_deleting(machine):
             return
@@ -201,7 +204,7 @@ class ClusterAPIProvider:
     def is_drifted(self, cluster: str, claim: Object) -> str:
         machine = self.machine_state.machine_of(cluster, claim)
         if machine is None:
-            raise NodeClaimNotFound(f"no Machine is behind NodeClaim {claim['metadata']['name']}")
+            raise NodeClaimNotFound(f"there is no Machine for NodeClaim {claim['metadata']['name']}")
         if not self.has_synced:
             return ""
         template = annotation_of(claim, MACHINE_TEMPLATE_ANNOTATION)
@@ -231,7 +234,7 @@ class ClusterAPIProvider:
         if cached is not None:
             return cached
         if not self.has_synced:
-            raise LaunchPending("the Machines are not known yet")
+            raise LaunchPending("the Machines are not listed yet")
         namespace, _, name = annotation_of(claim, MACHINE_ANNOTATION).partition("/")
         if not name:
             return (
@@ -256,7 +259,7 @@ class ClusterAPIProvider:
         machine = await self._machine(cluster, claim)
         name = annotation_of(claim, MACHINE_ANNOTATION)
         if machine is None or is_deleting(machine):
-            raise InsufficientCapacity(f"Machine {name} has gone")
+            raise InsufficientCapacity(f"Machine {name} was deleted")
         instance = self._instance(cluster, machine)
         if not instance.provider_id:
             raise LaunchPending(f"waiting for the providerID of Machine {name}")
@@ -269,7 +272,7 @@ class ClusterAPIProvider:
         best = self._cheapest_offering(cluster, claim)
         if best is None:
             raise InsufficientCapacity(
-                "no MachineDeployment with room satisfies the requirements and has the resources"
+                "no MachineDeployment with remaining replicas satisfies the requirements and resource requests"
             )
         name, offering = claim["metadata"]["name"], best[1].name
         metadata = {

@@ -80,7 +80,7 @@ class StandaloneMachineClient:
         references = [entry["infrastructureRef"], bootstrap_reference(entry)] if entry is not None else []
         unknown = any(each is not None and not self._machine_state.templates.has_synced(each) for each in references)
         if node_class is None or unknown:
-            raise LaunchPending("the templates are not known")
+            raise LaunchPending("the templates are not listed yet")
         try:
             return template_hash(*self._templates(cluster, claim, offering))
         except InsufficientCapacity:
@@ -89,7 +89,7 @@ class StandaloneMachineClient:
     def _capi_cluster(self, cluster: str) -> CAPIClusterRef:
         capi_cluster = self._resolver.capi_cluster_of(cluster)
         if capi_cluster is None:
-            raise InsufficientCapacity("no Cluster API Cluster stands behind this cluster")
+            raise InsufficientCapacity("this cluster has no Cluster API Cluster")
         return capi_cluster
 
     def _templates(self, cluster: str, claim: Object, offering: str) -> tuple[Object, Object, Object | None]:
@@ -98,18 +98,18 @@ class StandaloneMachineClient:
         node_class = self._state.node_classes.get(cluster, node_class_ref(claim["spec"]).get("name", ""))
         entry = template_by_offering(node_class, offering) if node_class is not None else None
         if entry is None:
-            raise InsufficientCapacity(f"there is no machine template {offering} any more")
+            raise InsufficientCapacity(f"machine template {offering} no longer exists")
         template = self._machine_state.infrastructure_template(capi_cluster, entry)
         if template is None:
-            raise InsufficientCapacity(f"the infrastructure template of {offering} is not there or does not take part")
+            raise InsufficientCapacity(f"the infrastructure template of {offering} does not exist or is not selected")
         reference = bootstrap_reference(entry)
         bootstrap = (
             self._machine_state.templates.get(capi_cluster.namespace, reference) if reference is not None else None
         )
         if reference is not None and not is_usable_template(bootstrap, capi_cluster.name):
             if not self._machine_state.templates.is_settled:
-                raise LaunchPending("the bootstrap templates are not known yet")
-            raise InsufficientCapacity(f"the bootstrap template of {offering} is not there or does not take part")
+                raise LaunchPending("the bootstrap templates are not listed yet")
+            raise InsufficientCapacity(f"the bootstrap template of {offering} does not exist or is not selected")
         return entry, template, bootstrap
 
     async def _create_machine(self, desired: Object, claim: Object) -> Object:
@@ -122,9 +122,9 @@ class StandaloneMachineClient:
                 machine = await management.get(MACHINES, metadata["name"], metadata["namespace"])
             self._machine_state.observe_write(machine)
         if not is_claimed_by(machine, claim):
-            raise CreateError("MachineNameTaken", f"Machine {full_name(machine)} is another's")
+            raise CreateError("MachineNameTaken", f"Machine {full_name(machine)} belongs to another NodeClaim")
         if is_deleting(machine):
-            raise InsufficientCapacity(f"Machine {full_name(machine)} has gone")
+            raise InsufficientCapacity(f"Machine {full_name(machine)} is being deleted")
         return machine
 
     async def _create_clone(self, desired: Object) -> None:
@@ -133,7 +133,10 @@ class StandaloneMachineClient:
         if kind is None:
             kind = await resolve_kind(self._resolver.management_client, group, desired["kind"], version)
             if kind is None:
-                raise CreateError("KindNotServed", f"nobody serves {desired['kind']} of {desired['apiVersion']}")
+                raise CreateError(
+                    "KindNotServed",
+                    f"the management cluster does not serve {desired['kind']} of {desired['apiVersion']}",
+                )
             self._resources[desired["apiVersion"], desired["kind"]] = kind
         try:
             await self._resolver.management_client.create(

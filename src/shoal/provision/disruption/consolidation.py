@@ -140,7 +140,7 @@ def _predict(
     command: Command, simulation: SchedulingSimulation, settings: DisruptionSettings
 ) -> tuple[Command | None, str]:
     predicted = predict(command, simulation.inputs, settings)
-    return predicted, "" if predicted is not None else "Not all pods would find the room that was planned for them"
+    return predicted, "" if predicted is not None else "Not all pods would schedule on the planned nodes"
 
 
 def _spot_to_spot(

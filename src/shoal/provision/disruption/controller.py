@@ -115,7 +115,7 @@ class DisruptionReconciler:
 
     async def reconcile(self, cluster: str) -> float | None:
         if not self._state.has_synced:
-            raise RequeueError("not everything has been listed yet")
+            raise RequeueError("informers have not synced yet")
         now = self._clock.monotonic()
         progress = self._progress.setdefault(cluster, _ClusterProgress(now, now))
         if not self._state.node_pools.list_in(cluster) and not progress.in_flight:
@@ -156,7 +156,7 @@ class DisruptionReconciler:
     async def evaluate(self, cluster: str) -> float | None:
         """Evaluates the cluster if it is due; returns the requeue interval."""
         if not self._state.has_synced:
-            raise RequeueError("not everything has been listed yet")
+            raise RequeueError("informers have not synced yet")
         progress, now = self._progress.get(cluster), self._clock.monotonic()
         if progress is None or not self._state.node_pools.list_in(cluster):
             return None
@@ -279,7 +279,7 @@ class DisruptionReconciler:
             progress.in_flight.append(in_flight)
             await self._advance_commands(progress)
         except CommandFailed as error:
-            log.info("disruption: %s: %s", cluster, error)
+            log.info("disruption command in cluster %s failed: %s", cluster, error)
             progress.not_before = self._clock.monotonic() + EVALUATION_SECONDS
             return False
         except NotFound:
@@ -291,7 +291,7 @@ class DisruptionReconciler:
         try:
             return await self._solver.call(f"{WORKER_MODULE}:{function}", *args, seconds=SIMULATION_TIMEOUT_SECONDS)
         except SolverFailed as error:
-            log.warning("disruption: %s", error)
+            log.warning("disruption simulation failed: %s", error)
             return None
 
     def _budgets(self, cluster: str, progress: _ClusterProgress) -> dict[str, dict[str, int]]:

@@ -99,7 +99,7 @@ def command_summary(command: Command) -> str:
     more = f" and {len(command.candidates) - 5} other(s)" if len(command.candidates) > 5 else ""
     count = len(command.replacements)
     replacements = f" -> [{count} replacement{'' if count == 1 else 's'}]" if count else ""
-    savings = f"saves {command.savings:.4g} an hour"
+    savings = f"saves {command.savings:.4g} per hour"
     return f"{command.reason}/{command.method}: {command.decision}: [{names}{more}]{replacements} ({savings})"
 
 

@@ -120,7 +120,7 @@ class NodeClaimConditionReconciler:
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         if not (self._state.has_synced and self._provider.has_synced):
-            raise RequeueError("not everything has been listed yet")
+            raise RequeueError("informers have not synced yet")
         cluster, now = key[0], self._clock.now()
         claim = self._state.node_claims.get(*key)
         pool = self._state.node_pools.get(cluster, nodepool_of(claim)) if claim is not None else None

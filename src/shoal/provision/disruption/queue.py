@@ -112,7 +112,7 @@ class CommandExecutor:
 
     async def roll_back(self, in_flight: InFlightCommand, error: str) -> None:
         for each in in_flight.command.candidates:
-            message = f"Replacements are not to be had, the node stays: {error}"
+            message = f"Cannot launch replacements, keeping the node: {error}"
             self._recorder.record(
                 NODE_CLAIM_EVENTS, in_flight.cluster, each.state_node.claim, WARNING, "DisruptionFailed", message
             )
@@ -172,17 +172,20 @@ class CommandExecutor:
     async def _create_replacement(self, cluster: str, command: Command, new_claim: NewNodeClaim) -> None:
         pool = self._state.node_pools.get(cluster, new_claim.pool)
         if pool is None:
-            raise CommandFailed(f"NodePool {new_claim.pool} is gone")
+            raise CommandFailed(f"NodePool {new_claim.pool} was deleted")
         client = self._resolver.client(cluster)
         try:
             created = await client.create(NODE_CLAIMS, new_node_claim(pool, new_claim))
         except AlreadyExists:
             created = await client.get(NODE_CLAIMS, new_claim.name)  # created by an earlier, interrupted attempt
             if is_deleting(created):
-                raise CommandFailed(f"replacement {new_claim.name} is still going from an earlier try") from None
+                raise CommandFailed(
+                    f"replacement {new_claim.name} of an earlier attempt is still being deleted"
+                ) from None
         self._state.node_claims.observe_write(cluster, created)
         message = (
-            f"Wanted in place of {len(command.candidates)} node(s), {new_claim.types[0]} at {new_claim.price:g} an hour"
+            f"Created to replace {len(command.candidates)} node(s): "
+            f"{new_claim.types[0]} at {new_claim.price:g} per hour"
         )
         self._record_event(cluster, created, "Created", message)
 
@@ -230,7 +233,7 @@ class CommandExecutor:
                 return self._state.nodes.observe_write(cluster, await client.merge_patch(NODES, name, patch))
             except Conflict:
                 node = await client.get(NODES, name)
-        raise CommandFailed(f"node {name} is written too often")
+        raise CommandFailed(f"too many conflicts writing node {name}")
 
     async def _update_status(self, cluster: str, claim: Object, change: Callable[[Object], Object]) -> None:
         client, name = self._resolver.client(cluster), claim["metadata"]["name"]
@@ -243,7 +246,7 @@ class CommandExecutor:
                 return
             except Conflict:
                 claim = await client.get(NODE_CLAIMS, name)
-        raise CommandFailed(f"NodeClaim {name} is written too often")
+        raise CommandFailed(f"too many conflicts writing NodeClaim {name}")
 
     def _record_event(self, cluster: str, claim: Object, reason: str, message: str) -> None:
         self._recorder.record(NODE_CLAIM_EVENTS, cluster, claim, NORMAL, reason, message)

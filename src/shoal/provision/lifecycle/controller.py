@@ -103,7 +103,7 @@ class LifecycleReconciler:
         if claim is None or not is_managed_node_class(claim["spec"]):
             return None
         if not (self._state.has_synced and self._provider.has_synced):
-            raise RequeueError("not everything has been listed yet")
+            raise RequeueError("informers have not synced yet")
         try:
             if is_deleting(claim):
                 return await self._finalizer.advance(cluster, claim)
@@ -119,7 +119,7 @@ class LifecycleReconciler:
     async def _advance(self, cluster: str, claim: Object) -> float | None:
         now = self._clock.now()
         if timeout := liveness_timeout(claim, now):
-            message = f"gave up waiting for its {timeout.removesuffix('_timeout')}"
+            message = f"timed out waiting for {timeout.removesuffix('_timeout')}"
             await self._delete_claim(cluster, claim, timeout, WARNING, "LivenessTimeout", message)
             self._registration_health.record(cluster, claim, failed_outcome(claim))
             return None
@@ -129,7 +129,7 @@ class LifecycleReconciler:
         if condition_is(claim, LAUNCHED):
             node = next(iter(self._index.nodes_of(cluster, claim)), None)
             if is_lost(claim, self._provider.get(cluster, claim), node):
-                message = "Disrupting NodeClaim: its instance is gone"
+                message = "Disrupting NodeClaim: its instance no longer exists"
                 return await self._delete_claim(
                     cluster, claim, "garbage_collected", NORMAL, "DisruptionTerminating", message
                 )

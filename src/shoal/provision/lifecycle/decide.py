@@ -195,7 +195,7 @@ def initialization_error(claim: Object, node: Object) -> tuple[str, str] | None:
     """Reason and message why the node is not initialized; None if it is."""
     taints = (node.get("spec") or {}).get("taints") or ()
     if not condition_is(node, READY):
-        message = (get_condition(node, READY) or {}).get("message") or "the node has not reported yet"
+        message = (get_condition(node, READY) or {}).get("message") or "the node has not reported its status yet"
         return "NodeNotReady", f"Node status is not Ready, {message}"
     for taint in claim["spec"].get("startupTaints") or ():
         if any(is_same_taint(taint, each) for each in taints):

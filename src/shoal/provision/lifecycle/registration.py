@@ -54,8 +54,8 @@ class NodeRegistration:
                 return with_condition(claim, REGISTERED, "False", now, *reason)
             if lacks_unregistered_taint(nodes[0]):
                 text = (
-                    f"The node came without the taint {UNREGISTERED_TAINT_KEY}: pods "
-                    "may run there before it is registered"
+                    f"The node registered without the taint {UNREGISTERED_TAINT_KEY}: pods "
+                    "may run there before registration completes"
                 )
                 self._recorder.record(NODE_CLAIM_EVENTS, cluster, claim, WARNING, "UnregisteredTaintMissing", text)
         elif len(nodes) != 1:
@@ -96,7 +96,7 @@ class NodeRegistration:
             except Conflict:
                 # Nodes are written often while they start.
                 node = await self._resolver.client(cluster).get(NODES, name)
-        raise RequeueError(f"node {name} is written too often")
+        raise RequeueError(f"too many conflicts writing node {name}")
 
     async def _patch(self, cluster: str, name: str, patch: Object, revision: str = "") -> Object:
         metadata = {**(patch.get("metadata") or {}), **({"resourceVersion": revision} if revision else {})}

@@ -67,7 +67,7 @@ class NodePoolReconciler:
 
     async def reconcile(self, key: ObjectKey) -> None:
         if not self._state.has_synced:
-            raise RequeueError("not everything has been listed yet")
+            raise RequeueError("informers have not synced yet")
         cluster, name = key
         pool = self._state.node_pools.get(cluster, name)
         if pool is None or is_deleting(pool) or not is_managed_node_class(nodepool_template_spec(pool)):
@@ -123,7 +123,7 @@ class NodeClassReconciler:
 
     async def reconcile(self, key: ObjectKey) -> None:
         if not self._provider.has_synced:
-            raise RequeueError("not everything has been listed yet")
+            raise RequeueError("informers have not synced yet")
         cluster, name = key
         node_class = self._state.node_classes.get(cluster, name)
         if node_class is None or is_deleting(node_class):
@@ -166,7 +166,7 @@ class NodeOverlayReconciler:
     async def reconcile(self, cluster: str) -> None:
         state = self._state
         if not (state.has_synced and self._provider.has_synced):
-            raise RequeueError("not everything has been listed yet")
+            raise RequeueError("informers have not synced yet")
         overlays = [each for each in state.node_overlays.list_in(cluster) if not is_deleting(each)]
         verdicts, now = validate_overlays(overlays, self._types_by_pool(cluster)), rfc3339(self._clock.now())
         for overlay in overlays:

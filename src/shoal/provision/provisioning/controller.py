@@ -208,7 +208,7 @@ class ProvisioningReconciler:
         elif now < record.retry_at - 0.001:
             return record.retry_at - now  # reconciling takes time, and a key is requeued relative to when it was taken
         if not (self._state.has_synced and self._provider.has_synced):
-            raise RequeueError("not everything has been listed yet")
+            raise RequeueError("informers have not synced yet")
         self._windows.pop(cluster, None)
         record.retry_at = 0.0  # if this attempt fails, the retry is not rejected as too early
         pods = self._inputs.pods_to_schedule(cluster)
@@ -311,9 +311,10 @@ class ProvisioningReconciler:
             f"{key} {value}" for key, value in sorted(created["spec"]["resources"]["requests"].items())
         )
         message = (
-            f"Wanted for {len(new_claim.pods)} pod(s) ({requests}), {new_claim.types[0]} at {new_claim.price:g} an hour"
+            f"Created for {len(new_claim.pods)} pod(s) ({requests}): "
+            f"{new_claim.types[0]} at {new_claim.price:g} per hour"
         )
-        message += f"; planned with it: {report.summary}" if report is not None else ""
+        message += f"; whole plan: {report.summary}" if report is not None else ""
         self._recorder.record(NODE_CLAIM_EVENTS, cluster, created, NORMAL, "Created", message)
 
 

@@ -56,7 +56,7 @@ class Planner:
                 _PLAN_FUNCTION, *arguments, seconds=MAX_SECONDS + SECONDS
             )
         except SolverFailed as error:
-            log.warning("planning in this process: %s", error)
+            log.warning("solver process failed, planning in this process: %s", error)
             return plan or simulate(inputs), None
         return restore_pods(answer[0], inputs), answer[1]
 

@@ -72,12 +72,12 @@ def _claim_requirements(claim: Object, volumes: Lookup, classes: Lookup) -> list
         return _volume_requirements(volume)
     name = spec.get("storageClassName") or ""
     if not name:
-        raise UnusableVolumeError(f"{subject} is unbound and names no storage class")
+        raise UnusableVolumeError(f"{subject} is unbound and has no storage class")
     storage_class = classes(name, "")
     if storage_class is None:
         raise UnusableVolumeError(f'{subject}: storage class "{name}" not found')
     if storage_class.get("volumeBindingMode") == "Immediate":
-        raise UnusableVolumeError(f"{subject} is unbound, and its storage class does not wait for the first pod")
+        raise UnusableVolumeError(f"{subject} is unbound, and its storage class has volumeBindingMode Immediate")
     return _class_requirements(storage_class)
 
 

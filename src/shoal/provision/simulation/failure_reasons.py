@@ -31,7 +31,7 @@ class FailureReasons:
             pool_reasons = [
                 f'incompatible with nodepool "{pool.name}", {self._pool_reason(pod_data, pool)}' for pool in pools
             ]
-            reason = self._cache[id(pod_data)] = "; ".join(pool_reasons) or "there is no NodePool that is ready"
+            reason = self._cache[id(pod_data)] = "; ".join(pool_reasons) or "no NodePool is ready"
         return reason
 
     def _pool_reason(self, pod_data: PodData, pool: NodePoolInput) -> str:
@@ -48,9 +48,9 @@ class FailureReasons:
         if taint is not None:
             return 1, f"did not tolerate taint {taint_text(taint)}"
         if not template.types or not template.all_types:
-            return 0, "no instance type that can be had satisfies its requirements"
+            return 0, "no available instance type satisfies its requirements"
         if any(template.value_count(key, template.all_types) < least for key, least in template.min_values):
-            return 0, "its instance types do not have the variety that minValues asks for"
+            return 0, "minValues requirement is not met by its instance types"
         pod_requirements = required_node_requirements(pod_data.node_selector, preferences)
         state = template.empty_state.narrow(pod_requirements)
         if state is None:
@@ -62,7 +62,7 @@ class FailureReasons:
         requests = ", ".join(f"{key}={value}" for key, value in sorted(to_quantities(pod_data.requests).items()))
         type_masks = [each.mask & template.all_types for each in states]
         if not any(type_masks):
-            return 4, f"no instance type that can be had meets all requirements, {pod_requirements}"
+            return 4, f"no available instance type meets all requirements, {pod_requirements}"
         with_room = template.free_resources.with_room_for(pod_data.requests, {})
         with_room &= ~template.types_with_port_conflict(pod_data.ports) if pod_data.ports else -1
         if not any(each & with_room for each in type_masks):
@@ -78,8 +78,8 @@ class FailureReasons:
         if groups or self._is_excluded(pod_data):
             return 7, f"unsatisfiable topology constraint: {', '.join(groups) or 'pod anti-affinity of other pods'}"
         if template.min_values:
-            return 7, "its instance types do not have the variety that minValues asks for"
-        return 7, f"no instance type with room left has {requests}"
+            return 7, "minValues requirement is not met by its instance types"
+        return 7, f"no instance type has enough remaining resources for {requests}"
 
     def _is_excluded(self, pod_data: PodData) -> bool:
         return any(

@@ -154,18 +154,18 @@ def normalize(requirements: Iterable[Requirement]) -> Requirements:
 
 def _pod_error(spec: Object, preferences: Preferences) -> str:
     if any(term.get("matchFields") for term in preferences.node_terms):
-        return "node affinity by matchFields names nodes that exist"
+        return "node affinity with matchFields is not supported"
     if any(term.get("preference", {}).get("matchFields") for term in preferences.node_preferences):
-        return "preferred node affinity by matchFields names nodes that exist"
+        return "preferred node affinity with matchFields is not supported"
     if spec.get("resourceClaims"):
-        return "it has resourceClaims, and dynamic resource allocation is not supported"
+        return "resourceClaims (dynamic resource allocation) are not supported"
     try:
         for term in preferences.node_terms or ({},):
             pool = required_node_requirements(
                 spec.get("nodeSelector") or {}, replace(preferences, node_terms=(term,))
             ).get(NODE_POOL_LABEL)
             if pool is not None and pool.allows_absent and not pool.complement:
-                return "it wants no node of a NodePool"
+                return "its requirements exclude nodes of NodePools"
         for term in preferences.node_preferences:
             term_requirements(term.get("preference") or {})
     except ValueError as error:

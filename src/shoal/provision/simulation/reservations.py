@@ -8,8 +8,8 @@ from shoal.provision.simulation.model import STRICT, SchedulingInput
 from shoal.provision.simulation.nodes import InFlightNodeClaim
 from shoal.provision.simulation.requirement_state import RequirementState
 
-NO_RESERVATION = "instance types with a reservation would do, but all of it is spoken for"
-LOST_RESERVATION = "its node would lose the reservation that it was to be had of"
+NO_RESERVATION = "all reserved capacity of compatible instance types is in use"
+LOST_RESERVATION = "the pod would remove the reserved offerings of its NodeClaim"
 
 
 class ReservationManager:

@@ -26,7 +26,7 @@ Object = dict[str, Any]
 
 MAX_INSTANCE_TYPES = 600
 """Maximum number of types in a claim; the cheapest are kept."""
-MIN_VALUES_ERROR = "the cheapest types that a claim may name do not have the variety that minValues asks for"
+MIN_VALUES_ERROR = "minValues requirement is not met by the cheapest instance types of the NodeClaim"
 
 
 def build_results(scheduler: Scheduler) -> Results:

@@ -83,7 +83,7 @@ def parse_catalogue(text: bytes | str) -> list[InstanceType]:
     """Raises ValueError naming what the file lacks."""
     entries = orjson.loads(text)
     if not isinstance(entries, list):
-        raise ValueError("a catalogue is a list of instance types")
+        raise ValueError("a catalogue must be a list of instance types")
     return [_parse_type(each) for each in entries]
 
 

@@ -20,7 +20,7 @@ class FaultInjector:
     def fail(self, call: str, error: Exception | None = None, times: int = 1) -> None:
         """The next calls raise the error."""
         failures = self._errors.setdefault(call, deque())
-        failures.extend(error or ProviderError(f"{call} failed, as it was told to") for _ in range(times))
+        failures.extend(error or ProviderError(f"{call} failed (injected fault)") for _ in range(times))
 
     async def inject(self, call: str, clock: Clock) -> None:
         """Must be awaited at the start of a call."""

@@ -114,7 +114,7 @@ class SimulatorProvider:
         existing = await self._find(cluster, claim)
         if existing is not None:
             if is_deleting(existing):
-                raise InsufficientCapacity(f"machine {existing['metadata']['name']} has gone")
+                raise InsufficientCapacity(f"machine {existing['metadata']['name']} was deleted")
             return instance_of(existing)
         class_name = node_class_ref(claim["spec"]).get("name", "")
         node_class = self._state.node_classes.get(cluster, class_name)
@@ -134,7 +134,7 @@ class SimulatorProvider:
         existing = await self._find(cluster, claim)
         if existing is None or is_deleting(existing):
             # A Node being deleted is held only by the termination finalizer: its instance is off.
-            raise NodeClaimNotFound(f"no machine is behind NodeClaim {name}")
+            raise NodeClaimNotFound(f"there is no machine for NodeClaim {name}")
         with suppress(NotFound):
             await self._resolver.client(cluster).delete(NODES, name, uid=existing["metadata"]["uid"])
 
@@ -148,7 +148,7 @@ class SimulatorProvider:
     def is_drifted(self, cluster: str, claim: Object) -> str:
         existing = self._node_of(cluster, claim)
         if existing is None:
-            raise NodeClaimNotFound(f"no machine is behind NodeClaim {claim['metadata']['name']}")
+            raise NodeClaimNotFound(f"there is no machine for NodeClaim {claim['metadata']['name']}")
         return annotation_of(existing, DRIFTED_ANNOTATION)
 
     def expected_instance(self, cluster: str, claim: Object) -> Instance | None:
@@ -164,7 +164,7 @@ class SimulatorProvider:
             if offering.name not in self.faults.unavailable:
                 return node_of(claim, kind, offering)
             self._unavailable_until[offering.name] = self._clock.now() + UNAVAILABLE_SECONDS
-        raise InsufficientCapacity("no offering that can be had satisfies the requirements and has the resources")
+        raise InsufficientCapacity("no available offering satisfies the requirements and resource requests")
 
     def _overlaid_types(self, cluster: str, claim: Object) -> Sequence[InstanceType]:
         """Types with the overlays of the NodeClaim's pool, as the planner saw them."""
@@ -192,7 +192,7 @@ class SimulatorProvider:
     async def _find(self, cluster: str, claim: Object) -> Object | None:
         """Returns None only if the server confirms it: a missing Node may not have reached the cache yet."""
         if not self.has_synced:
-            raise LaunchPending("the Nodes are not known yet")
+            raise LaunchPending("the Nodes are not listed yet")
         existing = self._node_of(cluster, claim)
         if existing is not None:
             return existing
@@ -208,7 +208,7 @@ class SimulatorProvider:
         except AlreadyExists as error:
             existing = await self._find(cluster, claim)
             if existing is None:
-                raise LaunchPending(f"another node is called {node_object['metadata']['name']}") from error
+                raise LaunchPending(f"another node has the name {node_object['metadata']['name']}") from error
             return existing
         return self._state.nodes.observe_write(cluster, created)
 

@@ -126,9 +126,9 @@ def packing_error(instance: PackingInstance, nodes: Packing) -> str:
     for each, number in nodes:
         contents = contents_of(instance, each)
         if number < 1 or (contents < 0).any() or not options_holding(instance, [each.option], contents)[0]:
-            return f"option {each.option} cannot hold {each.contents} ({number} times)"
+            return f"option {each.option} cannot contain {each.contents} ({number} times)"
         total += contents * number
     if (total != instance.counts).any():
-        return f"holds {total.tolist()} of {instance.counts.tolist()}"
+        return f"contains {total.tolist()} of {instance.counts.tolist()}"
     exceeded = np.flatnonzero(limits_used(instance, nodes) > instance.limits)
-    return f"takes more than there is of limits {exceeded.tolist()}" if len(exceeded) else ""
+    return f"exceeds limits {exceeded.tolist()}" if len(exceeded) else ""

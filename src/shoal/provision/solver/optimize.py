@@ -30,12 +30,12 @@ def improve(
 ) -> tuple[Results, OptimizationReport]:
     """Changes only the new claims. Deterministic as long as `stop` returns False."""
     if not incumbent.new_node_claims:
-        return incumbent, OptimizationReport(0.0, 0.0, 0.0, 0, 0, "there is nothing to buy")
+        return incumbent, OptimizationReport(0.0, 0.0, 0.0, 0, 0, "the plan has no new nodes")
     try:
         return _optimize(inputs, incumbent, iterations, stop)
     except Exception as error:  # any failure keeps the incumbent: pods wait for a plan
-        log.exception("the solver failed")
-        return incumbent, _report(incumbent, incumbent, 0.0, 0, f"something is wrong with the solver: {error!r}")
+        log.exception("solver failed")
+        return incumbent, _report(incumbent, incumbent, 0.0, 0, f"solver failed: {error!r}")
 
 
 def _optimize(
@@ -43,19 +43,23 @@ def _optimize(
 ) -> tuple[Results, OptimizationReport]:
     problem = PackingProblem(inputs, incumbent)
     if not problem.free_claims:
-        return incumbent, _report(incumbent, incumbent, 0.0, 0, "its claims cannot be packed anew")
+        return incumbent, _report(incumbent, incumbent, 0.0, 0, "no NodeClaim of the plan can be repacked")
     solution = solve(problem.instance, problem.incumbent, iterations=iterations, stop=stop)
     fixed_cost = sum(claim.price for claim in problem.fixed_claims)
     bound = solution.bound + fixed_cost if solution.bound > 0 else 0.0
     new_claims = new_node_claims(problem, solution.nodes)
     if new_claims is None:
-        return incumbent, _report(incumbent, incumbent, bound, solution.iterations, "no node can be all its pods want")
+        return incumbent, _report(
+            incumbent, incumbent, bound, solution.iterations, "no node satisfies the requirements of its pods"
+        )
     plan = replace(incumbent, new_node_claims=(*problem.fixed_claims, *new_claims))
     if not _is_cheaper(plan, incumbent):
-        return incumbent, _report(incumbent, incumbent, bound, solution.iterations, "nothing cheaper was found")
+        return incumbent, _report(incumbent, incumbent, bound, solution.iterations, "no cheaper plan was found")
     error = first_error(inputs, incumbent, plan)
     if error:
-        return incumbent, _report(incumbent, incumbent, bound, solution.iterations, f"the other is wrong: {error}")
+        return incumbent, _report(
+            incumbent, incumbent, bound, solution.iterations, f"the cheaper plan is invalid: {error}"
+        )
     return plan, _report(plan, incumbent, bound, solution.iterations)
 
 

@@ -57,7 +57,7 @@ class SolverProcess:
                 if data is not None:
                     break
             else:
-                raise SolverFailed("its process died")
+                raise SolverFailed("the solver process died")
         succeeded, answer = pickle.loads(data)
         if not succeeded:
             log.warning("%s failed: %s", function, answer)
@@ -86,7 +86,7 @@ class SolverProcess:
             done = True
             return data
         except TimeoutError:
-            raise SolverFailed(f"no answer within {seconds:g} seconds") from None
+            raise SolverFailed(f"the solver did not answer within {seconds:g} seconds") from None
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
         finally:

@@ -25,9 +25,9 @@ class OptimizationReport:
 
     @property
     def summary(self) -> str:
-        summary = f"{self.nodes} node{'s' if self.nodes != 1 else ''} at {self.cost:.4g} an hour"
+        summary = f"{self.nodes} node{'s' if self.nodes != 1 else ''} at {self.cost:.4g} per hour"
         if self.cost < self.karpenter_cost:
             summary += f" instead of {self.karpenter_cost:.4g}"
         if self.bound > 0:
-            summary += f", at most {self.gap:.1%} above the least possible"
+            summary += f", at most {self.gap:.1%} above the lower bound"
         return summary

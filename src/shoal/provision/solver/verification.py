@@ -47,12 +47,12 @@ def verification_errors(inputs: SchedulingInput, incumbent: Results, plan: Resul
         incumbent.failures,
         incumbent.awaiting_reservation,
     ):
-        yield "pods without a new node are not what they were"
+        yield "pods without a new node differ"
     incumbent_uids = sorted(_uid(pod) for claim in incumbent.new_node_claims for pod in claim.pods)
     if sorted(_uid(pod) for claim in plan.new_node_claims for pod in claim.pods) != incumbent_uids:
-        yield "not the same pods have new nodes"
+        yield "the set of pods on new nodes differs"
     if len({claim.name for claim in plan.new_node_claims}) != len(plan.new_node_claims):
-        yield "two claims have one name"
+        yield "two claims have the same name"
     pools = {pool.name: pool for pool in inputs.node_pools}
     template_by_taints = {(each.name, _taint_key(each.taints)): each for each in build_templates(inputs)}
     unchanged = {id(claim) for claim in incumbent.new_node_claims}
@@ -68,7 +68,7 @@ def verification_errors(inputs: SchedulingInput, incumbent: Results, plan: Resul
         taints = (*(nodepool_template_spec(pool.node_pool).get("taints") or ()), *claim.taints)
         template = template_by_taints.get((pool.name, _taint_key(taints)))
         if template is None:
-            yield f"claim {claim.name}: NodePool {pool.name} has no nodes with its taints"
+            yield f"claim {claim.name}: NodePool {pool.name} has no template with its taints"
             continue
         matching = matcher.matching_offerings(claim, template)
         offerings_by_claim.append((claim, matching))
@@ -84,7 +84,7 @@ def verification_errors(inputs: SchedulingInput, incumbent: Results, plan: Resul
     yield from _limit_errors(plan, pools)
     yield from _offering_count_errors(offerings_by_claim)
     if plan.cost > incumbent.cost * (1 + 1e-9):
-        yield f"it costs {plan.cost}, the rule's {incumbent.cost}"
+        yield f"it costs {plan.cost}, Karpenter's plan {incumbent.cost}"
 
 
 def _pod_errors(
@@ -97,17 +97,17 @@ def _pod_errors(
     for pod in claim.pods:
         name, pod_constraints = pod["metadata"].get("name", ""), constraints[_uid(pod)]
         if pod_constraints.fixed_to_claim:
-            yield f"pod {name} was not to be moved"
+            yield f"pod {name} must not be moved"
         if weights[_uid(pod)] != pool_weight:
-            yield f"pod {name} had a NodePool of another weight"
+            yield f"pod {name} moved to a NodePool of another weight"
         if first_untolerated(taints, pod_constraints.tolerations, ALL_EFFECTS) is not None:
             yield f"pod {name} does not tolerate a taint"
         for key, required in pod_constraints.requirements.items():
             if key != HOSTNAME and not _implies(claim.requirements.get(key), required):
-                yield f"pod {name} wants {required}"
+                yield f"pod {name} requires {required}"
     ports = [host_ports(pod) for pod in claim.pods]
     if any(ports_conflict(one, other) for number, one in enumerate(ports) if one for other in ports[:number] if other):
-        yield "two pods want one port of the host"
+        yield "two pods use the same host port"
 
 
 def _implies(actual: Requirement | None, required: Requirement) -> bool:
@@ -162,18 +162,18 @@ def _type_errors(
     pod_ports = [port for pod in claim.pods for port in host_ports(pod)]
     for name in claim.types:
         if name not in by_name:
-            yield f"type {name} is not one of the NodePool"
+            yield f"type {name} does not belong to the NodePool"
             continue
         kind, overhead, ports = by_name[name]
         if not fits(add(requests, overhead), kind.allocatable):
-            yield f"type {name} does not hold its pods"
+            yield f"type {name} has too few resources for its pods"
         if pod_ports and ports_conflict(pod_ports, ports):
-            yield f"a DaemonSet has a port of its pods on type {name}"
+            yield f"a DaemonSet uses a host port of its pods on type {name}"
         if not matching.get(name):
-            yield f"type {name} cannot be had for it"
+            yield f"type {name} has no offering for it"
     lowest_price = min((each.price for offers in matching.values() for each in offers), default=float("inf"))
     if claim.price < lowest_price * (1 - 1e-9):
-        yield f"it is not to be had for {claim.price}"
+        yield f"it has no offering at price {claim.price}"
 
 
 def _matches(offering: Offering, kind: InstanceType, required: Requirements) -> bool:
@@ -191,10 +191,10 @@ def _min_values_errors(claim: NewNodeClaim, template: NodeClaimTemplate) -> Iter
         listed = [each for each in template.types if each.name in names and key in each.requirements]
         values = {value for each in listed for value in each.requirements[key].values}
         if min_values != least or len(values) < least:
-            yield f"{len(values)} values of {key}, and minValues is {least}"
+            yield f"{len(values)} values of {key}, but minValues is {least}"
     pinned = claim.requirements.get(CAPACITY_TYPE)
     if template.reserved_offerings and (pinned is None or pinned.has(RESERVED)):
-        yield "it could get a reserved machine that was not given to it"
+        yield "it could launch from a reservation that it does not hold"
 
 
 def _limit_errors(plan: Results, pools: Mapping[str, NodePoolInput]) -> Iterator[str]:
@@ -209,7 +209,7 @@ def _limit_errors(plan: Results, pools: Mapping[str, NodePoolInput]) -> Iterator
         for name, limit in pool.limits.items():
             added = len(type_sets) if name == NODES else sum(largest[types].get(name, 0) for types in type_sets)
             if pool.usage.get(name, 0) + added > limit:
-                yield f"NodePool {pool.name} has a limit of {limit} {name}"
+                yield f"NodePool {pool.name} exceeds its limit of {limit} {name}"
 
 
 def _offering_count_errors(claims: Sequence[tuple[NewNodeClaim, Mapping[str, Sequence[Offering]]]]) -> Iterator[str]:
@@ -235,7 +235,7 @@ def _offering_count_errors(claims: Sequence[tuple[NewNodeClaim, Mapping[str, Seq
 
     for number, (claim, _) in enumerate(claims):
         if all(each.remaining is not None for each in acceptable[number]) and not assign(number, set()):
-            yield f"there are not enough machines for claim {claim.name}"
+            yield f"limited offerings are insufficient for claim {claim.name}"
 
 
 def _taint_key(taints: Sequence[Object]) -> tuple[tuple[str, str, str], ...]:

@@ -63,7 +63,7 @@ class GarbageCollectionReconciler:
 
     async def reconcile(self, cluster: str) -> float | None:
         if not (self._state.has_synced and self._provider.has_synced):
-            raise RequeueError("not everything has been listed yet")
+            raise RequeueError("informers have not synced yet")
         claims = self._state.node_claims.list_in(cluster)
         if not claims:
             return None

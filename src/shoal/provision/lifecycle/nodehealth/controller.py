@@ -90,7 +90,7 @@ class NodeHealthReconciler:
     async def reconcile(self, key: ObjectKey) -> float | None:
         cluster, name = key
         if not self._state.has_synced:
-            raise RequeueError("not everything has been listed yet")
+            raise RequeueError("informers have not synced yet")
         node, policies = self._state.nodes.get(cluster, name), self._provider.repair_policies()
         claim = self._index.claim_of(cluster, node)
         unhealthy = unhealthy_condition(node, policies) if node is not None else None
@@ -124,9 +124,7 @@ class NodeHealthReconciler:
                 cluster, await client.merge_patch(NODE_CLAIMS, metadata["name"], {"metadata": metadata_patch})
             )
         await delete_claim(self._resolver, self._state, cluster, claim, "unhealthy")
-        message = (
-            f"Disrupting NodeClaim: Unhealthy/Delete, {unhealthy.condition} of its node has been wrong for too long"
-        )
+        message = f"Disrupting NodeClaim: Unhealthy/Delete, {unhealthy.condition} of its node exceeded its toleration"
         self._recorder.record(NODE_CLAIM_EVENTS, cluster, claim, NORMAL, "DisruptionTerminating", message)
         NODECLAIMS_UNHEALTHY_DISRUPTED.inc(
             cluster,

@@ -69,7 +69,7 @@ class RegistrationHealthReconciler:
     async def reconcile(self, key: ObjectKey) -> None:
         cluster, name = key
         if not self._state.has_synced:
-            raise RequeueError("not everything has been listed yet")
+            raise RequeueError("informers have not synced yet")
         pool = self._state.node_pools.get(cluster, name)
         if pool is None or is_deleting(pool) or not is_managed_node_class(nodepool_template_spec(pool)):
             return

@@ -114,7 +114,7 @@ class TerminationReconciler:
         ):
             return None
         if not (self._state.has_synced and self._provider.has_synced):
-            raise RequeueError("not everything has been listed yet")
+            raise RequeueError("informers have not synced yet")
         claim = self._index.claim_of(cluster, node)
         if claim is None and NODE_CLASS_LABEL not in (node["metadata"].get("labels") or {}):
             return None  # managed by another provisioner

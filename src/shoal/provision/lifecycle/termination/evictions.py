@@ -71,10 +71,8 @@ class EvictionQueue:
     async def force_delete(self, cluster: str, pod: Object, seconds: int, deadline: float) -> None:
         """Deletes a pod at the termination deadline, without regard to PodDisruptionBudgets."""
         grace = pod["spec"].get("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS)
-        message = (
-            f"Deleted for the end of its node at {rfc3339(deadline)}, with {seconds} of its {grace} seconds of grace"
-        )
-        message += ", past its budget and any karpenter.sh/do-not-disrupt"
+        message = f"Node terminates by {rfc3339(deadline)}: deleted with {seconds} of its {grace} seconds of grace"
+        message += "; bypassing PodDisruptionBudgets and karpenter.sh/do-not-disrupt"
         self._recorder.record(POD_EVENTS, cluster, pod, NORMAL, "Disrupted", message)
         await self._delete(cluster, pod, seconds)
 
