@@ -48,15 +48,23 @@ def main() -> None:
 
 
 def arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Shoal beside kube-apiserver with etcd.")
-    parser.add_argument("--quick", action="store_true", help="small counts, one round: is it working, not how fast")
-    parser.add_argument("--only", type=_keys, default=set(KEYS), help=f"some of {','.join(KEYS)}", metavar="A,B")
-    parser.add_argument("--rounds", type=int, help="rounds of every load, the median counts")
-    parser.add_argument("--mip", type=float, metavar="SECONDS", help="of the search for each best packing (provision)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="writes the figures there too")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="writes the tables between that page's result marks")
-    parser.add_argument("--profile", choices=sorted(profile.JOBS), help="no comparison: where Shoal's time goes")
-    parser.add_argument("--top", type=int, default=40, help="lines of the profile")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Benchmarks of Shoal against kube-apiserver with etcd."
+    )
+    parser.add_argument("--quick", action="store_true", help="small counts, one round: checks that the benchmarks work")
+    parser.add_argument(
+        "--only", type=_keys, default=set(KEYS), help=f"benchmarks to run, of {','.join(KEYS)}", metavar="A,B"
+    )
+    parser.add_argument("--rounds", type=int, help="rounds of every load; the median is reported")
+    parser.add_argument(
+        "--mip", type=float, metavar="SECONDS", help="time limit of each search for the best packing (provision)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE", help="write the tables between the result marks of this page"
+    )
+    parser.add_argument("--profile", choices=sorted(profile.JOBS), help="profile Shoal instead of comparing")
+    parser.add_argument("--top", type=int, default=40, help="number of lines of the profile")
     return parser
 
 
@@ -78,7 +86,7 @@ def bench(asked: argparse.Namespace) -> None:
     if programs:
         peers[report.PEER] = lambda directory: peer.KubeApiserver(directory, programs)
     else:
-        print("NOT RUN: kube-apiserver (it and etcd are not in $SHOAL_PEERS, ~/.cache/shoal/bin or PATH)")
+        print("NOT RUN: kube-apiserver (kube-apiserver or etcd not found in $SHOAL_PEERS, ~/.cache/shoal/bin or PATH)")
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as directory:
         rows = measure.run(asked.only, sizes, {report.SHOAL: Shoal, **peers}, Path(directory), say)
         if "etcd" in asked.only and programs:

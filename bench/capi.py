@@ -104,9 +104,9 @@ def run(sizes: BenchSizes, directory: Path, say: Callable[[str], None]) -> list[
         # What the first cluster of all loads for all others is not the cost of one.
         _measure_step(server, "create-capi", 1, lambda: _has_converged(server, 1))
         _measure_step(server, "delete-capi", 1, lambda: not _remaining_count(server))
-        say(f"Cluster API: {count:,} clusters are made")
+        say(f"Cluster API: {count:,} clusters are created")
         took, cpu, writes = _measure_step(server, "create-capi", count, lambda: _has_converged(server, count))
-        say("Cluster API: all are deleted")
+        say("Cluster API: deleting all clusters")
         gone, gone_cpu, gone_writes = _measure_step(server, "delete-capi", count, lambda: not _remaining_count(server))
     return [
         _row(f"{title} converge", "s", took, GOAL, cpu_seconds=cpu),

@@ -128,32 +128,32 @@ def run(sizes: BenchSizes, directory: Path, say: Callable[[str], None]) -> list[
         # What the first cluster of all loads for all others is not the cost of one.
         generate(server, "", {"verb": "first-requests", **few})
         before = _resident(server, sizes)
-        say(f"clusters: {count:,} are made")
+        say(f"clusters: creating {count:,}")
         made = generate(server, "", {"verb": "create-clusters", **many})
         idle = _resident(server, sizes) - before
-        say("clusters: worked in")
+        say("clusters: sending requests to each")
         worked = generate(server, "", {"verb": "work-in-clusters", **many})
         awake = _resident(server, sizes) - before
-        say("clusters: asleep")
-        _until(lambda: _idle_count(server) >= count, "the clusters do not sleep")
+        say("clusters: waiting until idle")
+        _until(lambda: _idle_count(server) >= count, "the clusters do not become idle")
         asleep = _resident(server, sizes) - before
         for number in range(few["count"]):
             server.must("DELETE", f"{LOGICAL}/new-{number:06d}")
-        _until(lambda: _remaining_count(server) == count, "the new clusters are left")
-        say("clusters: the first request of new ones, beside all others")
+        _until(lambda: _remaining_count(server) == count, "the new clusters were not deleted")
+        say("clusters: first request of new clusters, beside all others")
         new = generate(server, "", {"verb": "first-requests", **few})
-        say("clusters: all are deleted")
+        say("clusters: deleting all")
         began = time.perf_counter()
         generate(server, "", {"verb": "delete-clusters", **many})
-        _until(lambda: _remaining_count(server) == few["count"], "clusters are left")
+        _until(lambda: _remaining_count(server) == few["count"], "clusters were not deleted")
         gone = time.perf_counter() - began
     each = 1024 / count
     return [
-        _row(f"{title} made", "a second", made["operations"] / made["seconds"], 100, at_least=True),
-        _row("one that nobody has asked anything", "KB", idle * each, 100),
-        _row("one that was worked in, and is asleep", "KB", asleep * each, 100),
-        _row("one that is worked in", "KB", awake * each, 0),
-        _row("the work: requests in all of them", "a second", worked["operations"] / worked["seconds"], 0),
+        _row(f"{title} created", "per second", made["operations"] / made["seconds"], 100, at_least=True),
+        _row("memory of one without requests", "KB", idle * each, 100),
+        _row("memory of one that had requests and is idle", "KB", asleep * each, 100),
+        _row("memory of one with requests", "KB", awake * each, 0),
+        _row("requests in all of them", "per second", worked["operations"] / worked["seconds"], 0),
         _row("first request of a new one, median", "ms", new["p50_ms"], 50),
         _row("first request of a new one, 99th percentile", "ms", new["p99_ms"], 50),
         _row(f"{title} deleted", "s", gone, 60),

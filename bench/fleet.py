@@ -145,7 +145,7 @@ class BoundClusters:
 
     def check(self) -> None:
         if len(self.bound) != self._number:
-            raise BenchmarkFailed(f"a watch was cut when {len(self.bound)} of {self._number} bindings had been shown")
+            raise BenchmarkFailed(f"a watch ended after {len(self.bound)} of {self._number} bindings")
 
     def event(self, line: bytes) -> None:
         if b'"assignedWorker":' not in line:
@@ -237,8 +237,8 @@ def run(sizes: BenchSizes, directory: Path, say: Callable[[str], None]) -> list[
         restarted = server.start()
         held = server.must("GET", f"{WORKERS}?limit=1")["metadata"].get("remainingItemCount", 0) + 1
         if held != workers:
-            raise BenchmarkFailed(f"{held} Workers of {workers} are left after a restart")
-    pace = f"{APPLIES_PER_SECOND:.0f} applies a second"
+            raise BenchmarkFailed(f"{held} of {workers} Workers remain after a restart")
+    pace = f"{APPLIES_PER_SECOND:.0f} applies per second"
     return [
         _row(f"fleet of {workers:,} Workers: {clusters:,} bindings", "/s", rate, BINDINGS_GOAL, at_least=True),
         _row("a binding: CPU of the hub", "ms", 1000 * sum(bound["cpu"].values()) / clusters, 0),
@@ -256,7 +256,7 @@ def prepare(server: BenchServer, workers: int, clusters: int, capacity: int, say
         status, said = server.ask("POST", "/api/v1/namespaces", body)
         if status not in (201, 409):
             raise BenchmarkFailed(f"namespace {name}: {said}")
-    say(f"fleet: {workers:,} Workers and {clusters:,} ManagedClusters are made")
+    say(f"fleet: {workers:,} Workers and {clusters:,} ManagedClusters are created")
     generate(server, "", {"verb": "create-fleet", "connections": CONNECTIONS, "count": clusters})
     job = {"verb": "create-workers", "connections": CONNECTIONS, "count": workers, "updates": capacity}
     generate(server, "", job)
@@ -264,7 +264,7 @@ def prepare(server: BenchServer, workers: int, clusters: int, capacity: int, say
     deadline = time.monotonic() + LONGEST
     while not server.must("GET", f"{path}/{obj['metadata']['name']}").get("status"):
         if time.monotonic() > deadline:
-            raise BenchmarkFailed("ManagedClusters without a Worker were not told")
+            raise BenchmarkFailed("ManagedClusters without a Worker were not reported")
         time.sleep(0.2)
 
 

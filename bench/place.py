@@ -82,4 +82,4 @@ class HostedTarget(BenchTarget):
             if server.ask("GET", f"{self.path}/api/v1/namespaces/default/serviceaccounts/default")[0] == 200:
                 return
             time.sleep(0.02)
-        raise BenchmarkFailed(f"{name} does not come up")
+        raise BenchmarkFailed(f"{name} did not become ready")

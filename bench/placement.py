@@ -139,7 +139,10 @@ def _measure_cluster_loss(hub: BenchTarget, name: str, used: int) -> float:
         _write_status(hub, name, {"conditions": _conditions("False")})
         if wanted:
             leaves.wait()
-        _until(lambda: not any(one["spec"]["replicas"] for one in hub.must("GET", there)["items"]), "replicas are left")
+        _until(
+            lambda: not any(one["spec"]["replicas"] for one in hub.must("GET", there)["items"]),
+            "replicas were not deleted",
+        )
         return time.perf_counter() - began
 
 

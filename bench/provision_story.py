@@ -173,21 +173,21 @@ def run_story(parts: Parts, sizes: BenchSizes, directory: Path, say: Callable[[s
         server.start()
         fleet = prepare_cluster(server, parts)
         time.sleep(sizes.settle)
-        say(f"provision: {count:,} pods of {len(parts)} Deployment(s) come to a cluster without nodes")
+        say(f"provision: {count:,} pods of {len(parts)} Deployment(s) in a cluster without nodes")
         rows = measure_scale_up(fleet, count)
         watched = BudgetWatcher(less * 9 // 10, BUDGET, fleet.asked_cpu(less))
         with watch_events(fleet, watched):
             say(f"provision: scaled to {less:,}")
             rows += measure_scale_down(fleet, less, watched)
             if parts is ALIKE:
-                say("provision: a price changes")
+                say("provision: changing a price")
                 rows += measure_price_rise(fleet, less, watched)
-                say("provision: the template changes")
+                say("provision: changing the template")
                 rows += measure_drift(fleet, watched)
         for each in watched.broken[:10]:
-            say(f"provision: BROKEN: {each}")
+            say(f"provision: VIOLATED: {each}")
         held = 100 * (1 - len(watched.broken) / watched.changes)
-        title = f"changes seen at which budgets, PDB and room held (of {watched.changes:,})"
+        title = f"observed changes at which budgets, PDB and capacity held (of {watched.changes:,})"
         return [*rows, _row(title, "%", held, 100, at_least=True)]
 
 
@@ -226,9 +226,9 @@ def measure_scale_up(fleet: Fleet, count: int) -> list[Row]:
     took, cpu = time.perf_counter() - began, fleet.cpu() - used
     nodes, pods = len(fleet.claims()), f"{count:,} pods of {len(fleet.parts)} Deployment(s)"
     return [
-        _row(f"{pods} come to a cluster without nodes, all run ({nodes} nodes)", "s", took, RUN_GOAL),
+        _row(f"{pods} in a cluster without nodes until all run ({nodes} nodes)", "s", took, RUN_GOAL),
         _row("and CPU time of all processes", "CPU-s", cpu, 0),
-        _row("what these nodes cost / LP bound", "x", fleet.above_bound(count), 0),
+        _row("cost of these nodes / LP bound", "x", fleet.above_bound(count), 0),
     ]
 
 
@@ -242,13 +242,18 @@ def measure_scale_down(fleet: Fleet, count: int, watched: BudgetWatcher) -> list
     began, used = time.monotonic(), fleet.cpu()
     for name, number in fleet.counts(count).items():
         fleet.inside.ask("PATCH", f"{DEPLOYMENTS}/{name}", {"spec": {"replicas": number}})
-    _until(lambda: len(watched.pods) == count, f"{count} pods are not left")
+    _until(lambda: len(watched.pods) == count, f"more than {count} pods remain")
     took = _rest(watched) - began
     nodes = len(fleet.claims())
     return [
-        _row(f"scaled to {count:,}: consolidated, {BUDGET} at a time, until at rest ({nodes} nodes)", "s", took, 0),
+        _row(f"scaled to {count:,}: consolidated, {BUDGET} at a time, until stable ({nodes} nodes)", "s", took, 0),
         _row("and CPU time of all processes", "CPU-s", fleet.cpu() - used, 0),
-        _row("what is left costs / LP bound", "x", fleet.above_bound(count), BOUND_GOAL if fleet.parts is ALIKE else 0),
+        _row(
+            "cost of the remaining nodes / LP bound",
+            "x",
+            fleet.above_bound(count),
+            BOUND_GOAL if fleet.parts is ALIKE else 0,
+        ),
     ]
 
 
@@ -260,11 +265,11 @@ def measure_price_rise(fleet: Fleet, count: int, watched: BudgetWatcher) -> list
     began = time.monotonic()
     said = {"metadata": {"annotations": {PRICE_ANNOTATION: f"{fleet.prices[name]:g}"}}}
     fleet.worker.ask("PATCH", f"{CAPI}/{NAME}-{name}", said)
-    _until(lambda: name not in watched.types() and watched.at_rest(), f"nodes are left of {name}, which is dear")
+    _until(lambda: name not in watched.types() and watched.at_rest(), f"nodes of the more expensive type {name} remain")
     title = f"the price of {types.count(name)} of {len(types)} nodes is {DEARER:g} times as high: "
     return [
-        _row(f"{title}other nodes, and at rest", "s", _rest(watched) - began, 0),
-        _row("what there is then costs / LP bound", "x", fleet.above_bound(count), 0),
+        _row(f"{title}replaced until stable", "s", _rest(watched) - began, 0),
+        _row("cost of the nodes then / LP bound", "x", fleet.above_bound(count), 0),
     ]
 
 
@@ -278,9 +283,9 @@ def measure_drift(fleet: Fleet, watched: BudgetWatcher) -> list[Row]:
         found = [each["metadata"]["labels"].get("example.com/team") for each in fleet.claims()]
         return set(found) == {"blue"} and watched.at_rest()
 
-    _until(rolled, "nodes are left of the template before")
+    _until(rolled, "nodes of the previous template remain")
     took = time.monotonic() - began
-    return [_row(f"another template: {nodes} nodes are replaced, {BUDGET} at a time, replacements first", "s", took, 0)]
+    return [_row(f"changed template: {nodes} nodes replaced, {BUDGET} at a time, replacements first", "s", took, 0)]
 
 
 @contextmanager
@@ -295,7 +300,7 @@ def watch_events(fleet: Fleet, watched: BudgetWatcher) -> Iterator[None]:
 
     for path, told in ((PODS, watched.pod), (CLAIMS, watched.claim)):
         threading.Thread(target=read, args=(fleet.inside.watch(path), told), daemon=True).start()
-    _until(lambda: len(watched.claims) == len(fleet.claims()), "the watches do not tell of all nodes")
+    _until(lambda: len(watched.claims) == len(fleet.claims()), "the watches do not contain all nodes")
     yield
 
 

@@ -44,12 +44,12 @@ class BudgetWatcher:
         down = sum(_is_deleting(each) or has(each, "DisruptionReason") for each in total)
         most = _allowed_disruptions(self.budget, len(total))
         if down > max(most, self._down):
-            self.broken.append(f"{down} of {len(total)} nodes are going, {most} may")
+            self.broken.append(f"{down} of {len(total)} nodes are being disrupted, {most} allowed")
         self._down, self.most_down = down, max(down, self.most_down)
         staying = [
             parse_amounts((each.get("status") or {}).get("allocatable")) for each in there if not _is_deleting(each)
         ]
-        self._least("thousandths of CPU stay", sum(each.get("cpu", 0) for each in staying), self.least_cpu)
+        self._least("millicores of CPU remain", sum(each.get("cpu", 0) for each in staying), self.least_cpu)
 
     def at_rest(self) -> bool:
         """Nothing is on its way: neither nodes nor pods."""

@@ -58,7 +58,7 @@ class Step:
 
 def run(sizes: BenchSizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
     ready = Row(f"{sizes.replicas:,} replicas on {sizes.replica_nodes:,} nodes: all Ready", "replicas", GOAL)
-    none = Row("scaled to 0: no pod is left", "replicas", 0)
+    none = Row("scaled to 0: all pods deleted", "replicas", 0)
     with Shoal(directory / "replicas") as server:
         server.start()
         place = HostedTarget(server, "bench-replicas")
@@ -82,7 +82,7 @@ def _measure(name: str, place: BenchTarget, sizes: BenchSizes, say: Callable[[st
         _timed(place, up, sizes, lambda: _ready(place, sizes.replicas))
         _timed(place, down, sizes, lambda: _scaled_down(place))
         place.must("DELETE", f"{DEPLOYMENTS}/{NAME}")
-        _until(lambda: not place.must("GET", SETS)["items"], "the ReplicaSet is left")
+        _until(lambda: not place.must("GET", SETS)["items"], "the ReplicaSet was not deleted")
     return up.figures(), down.figures()
 
 
@@ -115,7 +115,7 @@ def _scaled_down(place: BenchTarget) -> None:
     path = f"{DEPLOYMENTS}/{NAME}/scale"
     scale = place.must("GET", path)
     place.must("PUT", path, {**scale, "spec": {"replicas": 0}})
-    _until(lambda: not place.must("GET", f"{PODS}?limit=1")["items"], "pods are left")
+    _until(lambda: not place.must("GET", f"{PODS}?limit=1")["items"], "pods were not deleted")
 
 
 def deployment(count: int) -> Object:

@@ -162,7 +162,7 @@ def _replicas_line(row: Row) -> list[str]:
 
 
 def _provision_table(rows: list[Row]) -> str:
-    header = ["what the nodes for them cost", "an hour", "Karpenter's rule / LP bound", "plan / LP bound"]
+    header = ["cost of the nodes", "per hour", "Karpenter's rule / LP bound", "plan / LP bound"]
     return _table([*header, "plan / best integer packing", "CPU-s"], [_provision_line(row) for row in rows])
 
 
@@ -199,7 +199,7 @@ def _table(header: list[str], lines: list[list[str]]) -> str:
 
 def footnotes(rows: list[Row]) -> str:
     busy = any(figures.get("client_share", 0) > BUSY for row in rows for figures in row.figures.values())
-    return "\\* The load generator was busy all the time: the wall rate is its own." if busy else ""
+    return "\\* The load generator was saturated: it limits the wall rate." if busy else ""
 
 
 def write_into(page: Path, text: str) -> None:

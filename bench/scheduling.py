@@ -38,7 +38,7 @@ def run(sizes: BenchSizes, directory: Path, say: Callable[[str], None]) -> list[
         row.figures[SHOAL] = _measure_shoal(server, sizes)
         program = (peer.find_programs((REAL,)) or {}).get(REAL)
         if program is None:
-            print("NOT RUN: kube-scheduler (it is not in $SHOAL_PEERS, ~/.cache/shoal/bin or PATH)")
+            print("NOT RUN: kube-scheduler (not found in $SHOAL_PEERS, ~/.cache/shoal/bin or PATH)")
         else:
             say(f"{title}: {REAL}")
             row.figures[REAL] = _measure_kube_scheduler(server, sizes, program, directory)
@@ -117,7 +117,7 @@ def _wait_unschedulable(place: BenchTarget, path: str) -> None:
         if place.must("GET", path)["status"].get("conditions"):
             return
         time.sleep(0.1)
-    raise BenchmarkFailed("pods that fit nowhere were not told")
+    raise BenchmarkFailed("unschedulable pods were not reported")
 
 
 @contextmanager
@@ -161,7 +161,7 @@ class BindingCounter:
 
     def wait(self) -> None:
         if not self._last.wait(LONGEST):
-            raise BenchmarkFailed("not all pods got a node")
+            raise BenchmarkFailed("not all pods were scheduled")
 
     def close(self) -> None:
         self._connection.close()

@@ -86,7 +86,7 @@ class BenchServer(ABC):
         while not self._is_ready():
             for program, process in self.processes.items():
                 if process.poll() is not None:
-                    raise BenchmarkFailed(f"{program} ended with {process.returncode}: {self._last_words(program)}")
+                    raise BenchmarkFailed(f"{program} exited with {process.returncode}: {self._last_words(program)}")
             if time.monotonic() > deadline:
                 raise BenchmarkFailed(f"{self.name} was not ready after {START_SECONDS:.0f} s")
             time.sleep(0.005)

@@ -37,10 +37,10 @@ NAMES = ("east", "west")
 STEPS = {
     "one ManagedCluster is Running": 0.5,
     "and a second one, with a NodePool in each": 0.0,
-    "a Deployment of 10 is split over both and runs": 2.0,
-    "scaled to 60: nodes are bought, all of them run": 3.0,
-    "the Deployment is deleted, no pod is left": 0.0,
-    "both clusters are deleted, nothing is left": 0.0,
+    "a Deployment of 10 is divided over both and runs": 2.0,
+    "scaled to 60: nodes are provisioned, all pods run": 3.0,
+    "the Deployment is deleted with all pods": 0.0,
+    "both clusters are deleted with all objects": 0.0,
 }
 """In this order, with what each may take; 0 is no goal."""
 LONGEST = 60.0
@@ -128,12 +128,14 @@ def run_story(server: Shoal, hub: HubUser) -> Iterator[None]:
     until(lambda: _ready(hub, 60), "60 pods do not run")
     yield
     hub.ask("DELETE", f"{DEPLOYMENTS}/web")
-    until(lambda: not hub.count(DEPLOYMENTS) and not any(p.count("/api/v1/pods") for p in inside), "pods are left")
+    until(
+        lambda: not hub.count(DEPLOYMENTS) and not any(p.count("/api/v1/pods") for p in inside), "pods were not deleted"
+    )
     yield
     for name, person in zip(NAMES, inside, strict=True):
         person.close()
         hub.ask("DELETE", f"{MANAGED}/{name}")
-    until(lambda: not hub.count(MANAGED), "clusters are left")
+    until(lambda: not hub.count(MANAGED), "clusters were not deleted")
     yield
 
 

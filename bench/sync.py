@@ -52,13 +52,13 @@ def run(sizes: BenchSizes, directory: Path, say: Callable[[str], None]) -> list[
         say(f"sync: {changes:,} changes at {RATE:.0f} a second")
         bright = _changes(hub, members, names, objects, changes)
         in_the_dark = names[: int(count * DARK_SHARE)]
-        say(f"sync: {len(in_the_dark)} clusters go dark")
+        say(f"sync: {len(in_the_dark)} clusters become unreachable")
         for name in in_the_dark:
             _put_kubeconfig(hub, members, name, dark.port)
-        _until(lambda: _unreachable_clusters(hub) == set(in_the_dark), "the dark clusters were not noticed")
-        say(f"sync: {changes:,} changes at {RATE:.0f} a second for the others")
+        _until(lambda: _unreachable_clusters(hub) == set(in_the_dark), "the unreachable clusters were not detected")
+        say(f"sync: {changes:,} changes at {RATE:.0f} per second for the others")
         dimmed = _changes(hub, members, names[len(in_the_dark) :], objects, changes)
-        say(f"sync: a syncer of its own with {sizes.sync_pulled:,} objects")
+        say(f"sync: a pull syncer with {sizes.sync_pulled:,} objects")
         resident = _syncer_memory(hub, members, directory, sizes.sync_pulled, sizes.settle)
     more = 100 * (dimmed.cpu / bright.cpu - 1)
     title = f"sync of {count} clusters with {objects} objects each, {RATE:.0f} changes/s"
@@ -67,9 +67,9 @@ def run(sizes: BenchSizes, directory: Path, say: Callable[[str], None]) -> list[
         _row("hub to cluster, p99", "ms", bright.down(99), GOAL_MS),
         _row("status to hub, p99", "ms", bright.up(99), GOAL_MS),
         _row("CPU of the hub for one change and its status", "ms", 1000 * bright.cpu, 0),
-        _row(f"{len(in_the_dark)} of them dark: hub to cluster, p99", "ms", dimmed.down(99), GOAL_MS),
+        _row(f"{len(in_the_dark)} of them unreachable: hub to cluster, p99", "ms", dimmed.down(99), GOAL_MS),
         _row("and status to hub, p99", "ms", dimmed.up(99), GOAL_MS),
-        _row("and CPU for one change, more than before", "%", more, MORE_CPU_GOAL),
+        _row("and increase of CPU for one change", "%", more, MORE_CPU_GOAL),
         _row(f"one pull syncer with {sizes.sync_pulled:,} objects, resident", "MB", resident, MEMORY_GOAL_MB),
     ]
 

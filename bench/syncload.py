@@ -68,7 +68,7 @@ class SyncLoad:
                 await self._change(changes, rate)
                 await self._done.wait()
         except TimeoutError:
-            self.measured.failures.append(f"{self._left} of {changes} changes did not come back")
+            self.measured.failures.append(f"{self._left} of {changes} changes were not synced back")
         finally:
             for task in tasks:
                 task.cancel()

@@ -33,9 +33,7 @@ def check_platform(platform: str, machine: str) -> None:
             "Shoal runs on Linux and macOS; on Windows use WSL2", "wsl --install, then make up in its shell"
         )
     if platform == "darwin" and machine != "arm64":
-        raise BootstrapError(
-            "the libraries of Shoal have no wheels for Intel Macs", "use an Apple silicon Mac or Linux"
-        )
+        raise BootstrapError("dependencies of Shoal have no wheels for Intel Macs", "use an Apple silicon Mac or Linux")
 
 
 def is_supported(version: Tuple[int, ...], implementation: str = "cpython") -> bool:
@@ -130,7 +128,9 @@ def create_environment(venv: str) -> str:
         run([sys.executable, "-m", "venv", "--clear", "--without-pip", venv])
         version = environment_version(venv)
     if version is None:
-        raise BootstrapError("{} made no usable environment".format(sys.executable), "remove .venv and run make again")
+        raise BootstrapError(
+            "{} did not create a usable environment".format(sys.executable), "remove .venv and run make again"
+        )
     return version
 
 
@@ -193,7 +193,7 @@ def run(command: List[str]) -> None:
     if finished.returncode != 0:
         raise BootstrapError(
             "this command failed: " + " ".join(map(shlex.quote, command)),
-            "the reason is above; packages come from where your pip is set to look (pip config list)",
+            "see the output above; pip config list prints the configured package index",
         )
 
 

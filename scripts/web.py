@@ -1,7 +1,7 @@
 """The dashboard's bundle: `python scripts/web.py check|build`.
 
 `build` writes `src/shoal/dashboard/static/` anew from `web/`. `check` type-checks, tests and builds beside it, and
-compares: what is committed is what the source makes. Without node, or where its packages cannot be fetched, it says
+compares: what is committed is what the source makes. Without node, or where its packages cannot be downloaded, it says
 `NOT RUN: …` and that is all. No install script of any package runs.
 """
 
@@ -32,7 +32,7 @@ def ensure_packages() -> str:
     """The node to use, once the packages of the lock file are there."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
-        raise CheckSkipped("no node")
+        raise CheckSkipped("node or npm not found")
     version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     if tuple(int(part) for part in version.lstrip("v").split(".")[:2]) < OLDEST_NODE:
         raise CheckSkipped(f"node {version} is older than {'.'.join(map(str, OLDEST_NODE))}")
@@ -43,7 +43,7 @@ def ensure_packages() -> str:
         )
         if fetched.returncode:
             print(fetched.stderr[:1000], file=sys.stderr)
-            raise CheckSkipped("its packages cannot be fetched")
+            raise CheckSkipped("its packages cannot be downloaded")
         STAMP.write_text(lock)
     return node
 
@@ -74,11 +74,9 @@ def check(node: str) -> int:
         build(node, Path(folder))
         different = differences(Path(folder), STATIC)
     if different:
-        print(
-            f"error: the bundle is not what web/ makes: {', '.join(different)}\nhint: make web-build", file=sys.stderr
-        )
+        print(f"error: the bundle does not match web/: {', '.join(different)}\nhint: make web-build", file=sys.stderr)
         return 1
-    print("the dashboard's bundle is what web/ makes")
+    print("the dashboard's bundle matches web/")
     return 0
 
 

@@ -87,8 +87,8 @@ def test_shoal_on_etcd_is_measured_with_its_etcd() -> None:
 def test_hosted_clusters_are_made_put_to_sleep_and_deleted(tmp_path: Path) -> None:
     rows = clusters.run(replace(TINY, clusters=5), tmp_path, lambda _: None)
     goals = {row.title: (row.goal, row.figures[report.SHOAL]["unit"]) for row in rows if row.goal}
-    assert goals["5 hosted clusters made"] == (100, "a second")
-    assert goals["one that was worked in, and is asleep"] == (100, "KB")
+    assert goals["5 hosted clusters created"] == (100, "per second")
+    assert goals["memory of one that had requests and is idle"] == (100, "KB")
     assert goals["5 hosted clusters deleted"] == (60, "s")
     few = Row("made", "clusters", 100, {report.SHOAL: {"value": 99.4, "unit": "a second", "at_least": True}})
     small = Row("size", "clusters", 100, {report.SHOAL: {"value": 20.0, "unit": "KB", "at_least": False}})
@@ -116,7 +116,7 @@ def test_an_answer_that_is_no_success_ends_the_benchmark(tmp_path: Path) -> None
 
 def test_a_server_that_cannot_start_is_reported_with_its_last_words(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("in the way")
-    with Shoal(tmp_path) as server, pytest.raises(BenchmarkFailed, match=r"^shoal ended with 1: .*data"):
+    with Shoal(tmp_path) as server, pytest.raises(BenchmarkFailed, match=r"^shoal exited with 1: .*data"):
         server.start()
 
 
@@ -179,7 +179,7 @@ def test_the_etcd_of_both_is_counted() -> None:
 def test_a_busy_generator_is_told() -> None:
     row = Row("get", "load", 0, {report.SHOAL: figures(60000, 60000, 60000, client=0.99)})
     assert "60,000*" in report.tables([row])
-    assert "wall rate is its own" in report.footnotes([row])
+    assert "it limits the wall rate" in report.footnotes([row])
 
 
 def test_the_page_is_written_between_its_marks(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ TINY = replace(plan.QUICK, fleet_workers=3, fleet_clusters=30, fleet_applies=10,
 def test_all_are_bound_and_every_figure_has_a_line(tmp_path: Path) -> None:
     said: list[str] = []
     rows = fleet.run(TINY, tmp_path, said.append)
-    assert said[0] == "fleet: 3 Workers and 30 ManagedClusters are made"
+    assert said[0] == "fleet: 3 Workers and 30 ManagedClusters are created"
     assert all(row.figures["Shoal"]["value"] > 0 for row in rows)
     lines = report.tables(rows).splitlines()[2:]
     assert len(lines) == len(rows)

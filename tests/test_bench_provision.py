@@ -83,8 +83,8 @@ def test_what_a_watch_tells_of_is_held_against_the_promises() -> None:
     watched.claim(_event("MODIFIED", "c", "Ready", "Initialized", going=True), 3.0)
     assert watched.broken == [
         "only 1 pods are ready, not 2",
-        "3 of 3 nodes are going, 2 may",
-        "only 1000 thousandths of CPU stay, not 2000",
+        "3 of 3 nodes are being disrupted, 2 allowed",
+        "only 1000 millicores of CPU remain, not 2000",
     ]
     assert watched.changes == 11
 

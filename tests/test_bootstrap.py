@@ -207,7 +207,7 @@ def test_unknown_groups_are_a_usage_error(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_failing_command_says_so() -> None:
-    with pytest.raises(bootstrap.BootstrapError, match="error: this command failed: false\nhint: the reason is above"):
+    with pytest.raises(bootstrap.BootstrapError, match="error: this command failed: false\nhint: see the output above"):
         bootstrap.run(["false"])
 
 

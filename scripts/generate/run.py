@@ -128,7 +128,7 @@ def merged_schemas(folder: Path) -> dict[str, Any]:
                 # These say in each document that they are also of that document's group.
                 schema.pop("x-kubernetes-group-version-kind")
             if schemas.setdefault(name, schema) != schema:
-                raise SystemExit(f"two definitions of {name}")
+                raise SystemExit(f"duplicate definition of {name}")
     return schemas
 
 
