@@ -245,7 +245,7 @@ async def test_a_kubeconfig_is_good_for_a_while(up: HubWithWorkers, tmp_path: Pa
 async def test_kubeconfigs_that_are_not_given(up: HubWithWorkers, tmp_path: Path) -> None:
     short = await shoal(up, tmp_path, "east", "--ttl", "9m")
     assert short.exit_code == 2
-    assert "not a time of 10 minutes or more" in short.output
+    assert "give a duration of at least 10 minutes" in short.output
     none = await shoal(up, tmp_path, "east")
     assert str(none.exception) == "there is no kubeconfig of a managed cluster default/east"
     whose = await shoal(up, tmp_path, "--exec")

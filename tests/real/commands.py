@@ -19,10 +19,10 @@ Object = dict[str, Any]
 HANG = 180.0
 """kube-controller-manager leaves the pods of a deleted node alone for 40 s and looks every 20 s."""
 SIGNS = {
-    "controllers": "the loops run",
+    "controllers": "controllers are running",
     "nodes": "next: ",
-    "provisioner": "nodes are provisioned until",
-    "syncer": "is synced until",
+    "provisioner": "provisioning nodes until",
+    "syncer": "syncing ",
 }
 """What each says once it works."""
 
