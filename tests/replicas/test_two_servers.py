@@ -211,7 +211,7 @@ def test_another_prefix_under_a_known_directory_is_refused(etcd: Etcd, tmp_path:
     with pytest.raises(Exception, match="there is no Shoal store below /replicas") as refused:
         Server(tmp_path / "data", store=shared(etcd))
     assert "check --etcd-servers and --etcd-prefix" in getattr(refused.value, "hint", "")
-    with pytest.raises(Exception, match=r"but shoal\.db is not in it"):
+    with pytest.raises(Exception, match=r"but shoal\.db is missing"):
         Server(tmp_path / "data")
 
 
