@@ -65,6 +65,9 @@ class Scripted:
                 await asyncio.Event().wait()
             if isinstance(step, Exception):
                 raise step
+            if isinstance(step, asyncio.Event):
+                await step.wait()
+                continue
             # Lines arrive as the network has it: here in two pieces.
             line = orjson.dumps(step) + b"\n"
             yield line[:7]

@@ -162,15 +162,18 @@ async def test_news_that_fail_do_not_lengthen_the_rest() -> None:
     queue.close()
 
 
-async def test_closing_ends_what_was_for_later() -> None:
+async def test_closing_queues_what_was_delayed_or_being_processed() -> None:
     clock = FakeClock()
     queue: WorkQueue[str] = WorkQueue(clock)
+    queue.add("b")
+    assert await queue.get() == "b"
     queue.add_after("a", 1)
     await settle()
     queue.close()
+    assert [await queue.get(), await queue.get()] == ["b", "a"]
     await settle()
     clock.step(2)
-    assert await is_empty(queue)
+    assert await is_empty(queue), "the timer has ended"
 
 
 @given(st.lists(st.tuples(st.sampled_from(["add", "take", "done", "failed"]), st.sampled_from("abc")), max_size=60))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
 
 K = TypeVar("K", bound=Hashable)
 
@@ -15,11 +16,14 @@ K = TypeVar("K", bound=Hashable)
 class CacheSyncGate(Generic[K]):
     """Keys that arrive before all informers have synced are enqueued again once they have."""
 
-    def __init__(self, enqueue: Callable[[K], None], *informers: IndexedInformer) -> None:
+    def __init__(self, enqueue: Callable[[K], None], *informers: IndexedInformer | Informer) -> None:
         self._enqueue, self._informers = enqueue, informers
         self._deferred: dict[K, None] = {}
         for informer in informers:
-            informer.on_sync.append(self._requeue_deferred)
+            if isinstance(informer, Informer):
+                informer.on_sync(self._requeue_deferred)
+            else:
+                informer.on_sync.append(self._requeue_deferred)
 
     @property
     def has_synced(self) -> bool:

@@ -1,4 +1,4 @@
-"""Controller: several sources feed one work queue, and workers call `reconcile(key)`. Level-triggered."""
+"""Controller: informers and other sources feed one work queue, and workers call `reconcile(key)`. Level-triggered."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from shoal.client.reflector import Key
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
 from shoal.objects.errors import ShoalError, StatusError
-from shoal.runtime.reconcile_tracing import reconcile_in_span
+from shoal.runtime.informer import EventHandler, Informer
+from shoal.runtime.reconcile_tracing import key_text, reconcile_in_span
 from shoal.runtime.workqueue import WorkQueue
 
 log = logging.getLogger("shoal.runtime")
 
+Object = dict[str, Any]
 K = TypeVar("K", bound=Hashable)
 Source = Callable[[], Awaitable[None]]
-"""Runs for ever and adds keys to the controller's queue, for example `Reflector.run`."""
+"""Runs for ever and adds keys to the controller's queue, for example `Informer.run`."""
 
 WORKERS = 4
 
@@ -41,7 +44,13 @@ class Controller(Generic[K]):
         self.sources: list[Source] = []
         self._reconcile, self._workers = reconcile, workers
 
+    def watch(self, informer: Informer, handler: EventHandler) -> None:
+        """Runs the informer as a source of this controller. The handler adds keys to the queue."""
+        informer.add_event_handler(handler)
+        self.sources.append(informer.run)
+
     async def run(self) -> None:
+        """Runs until it is cancelled or a source fails. May be called again afterwards; keys are kept."""
         try:
             async with asyncio.TaskGroup() as group:
                 for source in self.sources:
@@ -58,12 +67,35 @@ class Controller(Generic[K]):
                 requeue_after = await reconcile_in_span(self.name, self.queue, key, partial(self._reconcile, key))
             except (StatusError, Unreachable, RequeueError) as error:
                 delay = self.queue.retry(key)
-                log.info("%s: reconciling %s failed: %s; retrying in %.1f s", self.name, key, error, delay)
+                log.info("%s: reconciling %s failed: %s; retrying in %.1f s", self.name, key_text(key), error, delay)
             except Exception:
-                log.exception("%s: reconciling %s failed", self.name, key)
+                log.exception("%s: reconciling %s failed", self.name, key_text(key))
                 self.queue.retry(key)
             else:
                 self.queue.done(key, requeue_after)
+
+
+def new_kind_controller(
+    name: str,
+    informer: Informer,
+    clock: Clock,
+    predicate: Callable[[Object], bool],
+    reconcile: Callable[[Key, Object], Awaitable[float | None]],
+    workers: int = WORKERS,
+) -> Controller[Key]:
+    """A controller of one kind: `reconcile` is called with the newest object while the predicate selects it."""
+
+    async def reconcile_object(key: Key) -> float | None:
+        obj = informer.get(key)
+        return await reconcile(key, obj) if obj is not None and predicate(obj) else None
+
+    def enqueue(key: Key, old: Object | None, new: Object | None) -> None:
+        if new is not None and predicate(new):
+            controller.queue.add(key)
+
+    controller: Controller[Key] = Controller(name, clock, reconcile_object, workers)
+    controller.watch(informer, enqueue)
+    return controller
 
 
 async def _run_source(source: Source) -> None:

@@ -6,6 +6,7 @@ Counting costs one addition; gauges are read from the queues at scrape time.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 from weakref import WeakSet
@@ -40,6 +41,12 @@ LONGEST_RUNNING = MetricFunc(
     _NAME,
 )
 LEADER_STATUS = MetricFunc("leader_election_master_status", "1 if this process is the leader, 0 otherwise.", _NAME)
+RESTARTS = MetricFunc(
+    "shoal_controller_restarts_total", "Restarts of a controller after an unexpected error.", _NAME, "counter"
+)
+HANDLER_FAILURES = MetricFunc(
+    "shoal_informer_handler_failures_total", "Failed calls of event handlers.", ("resource",), "counter"
+)
 _ALL: tuple[Metric, ...] = (
     QUEUE_DURATION,
     WORK_DURATION,
@@ -49,6 +56,8 @@ _ALL: tuple[Metric, ...] = (
     UNFINISHED_WORK,
     LONGEST_RUNNING,
     LEADER_STATUS,
+    RESTARTS,
+    HANDLER_FAILURES,
 )
 
 
@@ -82,6 +91,9 @@ class QueueMetrics:
 
 _QUEUES: dict[str, QueueMetrics] = {}
 _LEADERS: WeakSet[Leader] = WeakSet()
+restarts: Counter[str] = Counter()
+"""Restarts by controller name."""
+_handler_failures: Counter[str] = Counter()
 
 
 def register_queue(name: str, queue: MeasuredQueue) -> QueueMetrics:
@@ -94,6 +106,10 @@ def register_queue(name: str, queue: MeasuredQueue) -> QueueMetrics:
 
 def register_leader(leader: Leader) -> None:
     _LEADERS.add(leader)
+
+
+def count_handler_failure(resource: str) -> None:
+    _handler_failures[resource] += 1
 
 
 def render(only: str | None = None) -> str:
@@ -123,3 +139,5 @@ LONGEST_RUNNING.register(
     _queue_series(lambda meter: max((queue.unfinished_work()[1] for queue in meter.queues), default=0.0))
 )
 LEADER_STATUS.register(_leader_series)
+RESTARTS.register(lambda: [("", {"name": name}, count) for name, count in restarts.items()])
+HANDLER_FAILURES.register(lambda: [("", {"resource": name}, count) for name, count in _handler_failures.items()])

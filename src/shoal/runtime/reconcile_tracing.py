@@ -24,7 +24,7 @@ async def reconcile_in_span(
         return await reconcile()
     try:
         with tracer.span(
-            name.partition(" ")[0], f"reconcile {name}", tracing.SPAN_KIND_INTERNAL, context, key=_key_text(key)
+            name.partition(" ")[0], f"reconcile {name}", tracing.SPAN_KIND_INTERNAL, context, key=key_text(key)
         ):
             return await reconcile()
     except Exception:
@@ -32,7 +32,7 @@ async def reconcile_in_span(
         raise
 
 
-def _key_text(key: Hashable) -> str:
+def key_text(key: Hashable) -> str:
     if isinstance(key, tuple) and not hasattr(key, "title"):
         return "/".join(str(part) for part in key if part)
     return str(key if isinstance(key, str) else getattr(key, "title", key))

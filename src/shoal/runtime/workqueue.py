@@ -126,6 +126,13 @@ class WorkQueue(Generic[K]):
         return sum(durations), max(durations, default=0.0)
 
     def close(self) -> None:
+        """Ends all timers. Keys that were delayed or being processed are queued, so that a controller that runs again
+        takes them up.
+        """
         for _, task in self._delayed.values():
             task.cancel()
-        self._delayed.clear()
+        interrupted = [*self._processing, *self._delayed]
+        for pending in (self._delayed, self._processing, self._dirty):
+            pending.clear()
+        for key in interrupted:
+            self.add(key)

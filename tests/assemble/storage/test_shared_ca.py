@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,13 @@ from shoal.assemble.storage.identity import CA_FILES, IDENTITY_FILES, IDENTITY_M
 from shoal.assemble.storage.shared_ca import SYNC_SECONDS, SharedCA
 from shoal.clock import FakeClock
 from shoal.store.interface import StoreUnavailable
-from tests.runtime.test_manager import wait_until
+
+
+async def wait_until(done: Callable[[], bool], step: Callable[[], None]) -> None:
+    async with asyncio.timeout(30):
+        while not done():
+            step()
+            await asyncio.sleep(0.001)
 
 
 class FakeStoreMetadata:

@@ -56,7 +56,7 @@ class Place:
             made: list[Any] = [*new_kind_controllers(client, self.clock, KindSettings(), kind)]
             return [*made, *new_capi_controllers(client, self.clock, kind_provider)] if core else made
 
-        self._task = asyncio.create_task(run_manager(loops, self.clock))
+        self._task = asyncio.create_task(run_manager(loops(), self.clock))
 
     async def stop(self) -> None:
         if self._task is not None:

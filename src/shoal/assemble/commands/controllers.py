@@ -220,7 +220,7 @@ class ControllersProcess:
             context = context.fenced_by(lease.is_lease_valid)
 
         async def run_controller() -> None:
-            await run_manager(lambda: DESCRIPTORS[name].new_controllers(context), context.clock)
+            await run_manager(DESCRIPTORS[name].new_controllers(context), context.clock)
 
         running = lease.run(run_controller) if lease is not None else run_controller()
         self._tasks.append(asyncio.create_task(running, name=name))

@@ -85,7 +85,7 @@ class SimulatedNodesProcess:
             def new_controllers() -> list[Runnable]:
                 return [*new_simulated_node_controllers(client, clock)]
 
-            running._task = asyncio.create_task(run_manager(new_controllers, clock), name="nodes")
+            running._task = asyncio.create_task(run_manager(new_controllers(), clock), name="nodes")
         return running
 
     async def stop(self) -> None:

@@ -116,9 +116,7 @@ class ProvisionerProcess:
         management_resolver = SingleCluster(hosted, management, config.namespace, config.name)
 
         async def run_controllers() -> None:
-            await run_manager(
-                lambda: new_provision_controllers(hosted, clock, management_resolver, config.settings), clock
-            )
+            await run_manager(new_provision_controllers(hosted, clock, management_resolver, config.settings), clock)
 
         running = self.lease.run(run_controllers) if self.lease is not None else run_controllers()
         self._task = asyncio.create_task(running, name="provisioner")

@@ -101,7 +101,7 @@ class SyncerProcess:
         def new_controllers() -> list[Runnable]:
             return [*new_pull_controllers(name, hub, new_local_client, clock, resources)]
 
-        running._task = asyncio.create_task(run_manager(new_controllers, clock), name=f"syncer of {name}")
+        running._task = asyncio.create_task(run_manager(new_controllers(), clock), name=f"syncer of {name}")
         return running
 
     async def stop(self) -> None:

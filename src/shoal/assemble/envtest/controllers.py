@@ -37,7 +37,7 @@ class EnvtestControllers:
                 controllers += new_service_account_controllers(client, clock, server.authority.certificate.decode())
             return controllers + (_new_cluster_controllers(client, clock) if self._controller_set == "cluster" else [])
 
-        self._task = asyncio.create_task(run_manager(new_controllers, clock), name="loops")
+        self._task = asyncio.create_task(run_manager(new_controllers(), clock), name="loops")
 
     async def stop(self) -> None:
         if self._task is not None:

@@ -130,7 +130,7 @@ class EmbeddedControllers:
             ]
 
         async def run_controllers() -> None:
-            await run_manager(build_controllers, clock)
+            await run_manager(build_controllers(), clock)
 
         if lease is not None:
             self._tasks.append(asyncio.create_task(lease.run(run_controllers), name="lease"))
@@ -138,9 +138,7 @@ class EmbeddedControllers:
             self._tasks.append(asyncio.create_task(run_controllers(), name="loops"))
         if worker_processes is not None:
             supervisor_client.informers = client.informers
-            supervision = run_manager(
-                lambda: [*new_supervisor_controllers(supervisor_client, clock, worker_processes)], clock
-            )
+            supervision = run_manager(new_supervisor_controllers(supervisor_client, clock, worker_processes), clock)
             self._tasks.append(asyncio.create_task(supervision, name="worker processes"))
 
     async def stop(self) -> None:

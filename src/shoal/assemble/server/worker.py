@@ -94,7 +94,7 @@ class WorkerServer:
                 controllers.append(new_tunnel_agent(hub_link, shoal.server.app.handle, clock, settings.name))
             return controllers
 
-        worker._tasks = [asyncio.create_task(run_manager(new_controllers, clock), name=f"worker {settings.name}")]
+        worker._tasks = [asyncio.create_task(run_manager(new_controllers(), clock), name=f"worker {settings.name}")]
         return worker
 
     @property
