@@ -9,15 +9,15 @@ import pytest
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import FakeClock
 from shoal.runtime.cache_sync import CacheSyncGate
-from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
 from tests.client.scripted_transport import HOLD, Scripted, listed
 
 pytestmark = pytest.mark.anyio
 THINGS = GroupVersionResource("example.com", "v1", "things")
 
 
-def view() -> IndexedInformer:
-    return IndexedInformer(Client(Scripted([listed(5)], [[HOLD]])), THINGS, FakeClock())
+def view() -> Informer:
+    return Informer(Client(Scripted([listed(5)], [[HOLD]])), THINGS, FakeClock())
 
 
 async def test_keys_that_come_too_early_come_back() -> None:

@@ -72,6 +72,8 @@ class PendingEvent(NamedTuple):
 class EventRecorder:
     """Must run alongside the controllers that use it. `client_for` returns the client of a logical cluster."""
 
+    name = "event-recorder"
+
     def __init__(
         self, client_for: Callable[[str], Client], clock: Clock, rate: tuple[float, float] = (BURST, QPS)
     ) -> None:

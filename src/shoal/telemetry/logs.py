@@ -81,7 +81,7 @@ def format_json(record: LogRecord, trace: str) -> str:
 
 
 def format_text(record: LogRecord, trace: str) -> str:
-    """`I1116 10:01:15.123456    4711 runtime/kind_controller.py:57] what happened`; an indented traceback follows."""
+    """`I1116 10:01:15.123456    4711 runtime/controller.py:57] what happened`; an indented traceback follows."""
     stamp = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
     micro = int(record.created % 1 * 1_000_000)
     prefix = f"{record.levelname[0]}{stamp}.{micro:06d} {os.getpid():7d} {_caller(record)}] "

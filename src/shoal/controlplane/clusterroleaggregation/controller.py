@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
 from shoal.kinds.rbac.rbac import GROUP, aggregate_rules
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller
+from shoal.runtime.informer import Informer
 
 
 def roles_to_update(roles: Sequence[Object]) -> list[Object]:
@@ -42,11 +43,9 @@ class ClusterRoleAggregationReconciler:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self.controller: Controller[str] = Controller("clusterroles", clock, self.reconcile)
-        self.controller.sources.append(
-            Reflector(client.in_cluster("*"), CLUSTER_ROLES, clock, self._enqueue_cluster).run
-        )
+        self.controller.watch(Informer(client.in_cluster("*"), CLUSTER_ROLES, clock), self._enqueue_cluster)
 
-    def _enqueue_cluster(self, key: Key, obj: Object | None) -> None:
+    def _enqueue_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
         self.controller.queue.add(key[0])
 
     async def reconcile(self, cluster: str) -> None:

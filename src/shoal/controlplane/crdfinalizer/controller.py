@@ -10,7 +10,8 @@ from shoal.clock import Clock
 from shoal.kinds.apiextensions.customresourcedefinition import CLEANUP_FINALIZER
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import NotFound
-from shoal.runtime.kind_controller import KindController
+from shoal.runtime.controller import Controller, new_kind_controller
+from shoal.runtime.informer import Informer
 
 
 def needs_cleanup(crd: Object) -> bool:
@@ -38,9 +39,10 @@ CRDS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinit
 RETRY_SECONDS = 1.0
 
 
-def new_crd_finalizer_controller(client: Client, clock: Clock) -> KindController:
+def new_crd_finalizer_controller(client: Client, clock: Clock) -> Controller[Key]:
     reconciler = CRDFinalizerReconciler(client)
-    return KindController("definitions", client.in_cluster("*"), CRDS, clock, needs_reconcile, reconciler.reconcile)
+    crds = Informer(client.in_cluster("*"), CRDS, clock)
+    return new_kind_controller("definitions", crds, clock, needs_reconcile, reconciler.reconcile)
 
 
 class CRDFinalizerReconciler:

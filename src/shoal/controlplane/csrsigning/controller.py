@@ -23,7 +23,8 @@ from shoal.controlplane.csrsigning.decide import (
 from shoal.kinds.certificates.pem import not_after, parse_request
 from shoal.kinds.fleet.logicalcluster import GROUP, PLURAL, VERSION
 from shoal.objects.errors import NotFound
-from shoal.runtime.kind_controller import KindController
+from shoal.runtime.controller import Controller, new_kind_controller
+from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
 CertificateSigner = Callable[[bytes, str, str, float, Sequence[str]], bytes]
@@ -35,9 +36,10 @@ LOGICAL_CLUSTERS = GroupVersionResource(GROUP, VERSION, PLURAL, namespaced=False
 CSRS = GroupVersionResource("certificates.k8s.io", "v1", "certificatesigningrequests", namespaced=False)
 
 
-def new_csr_signing_controller(client: Client, clock: Clock, sign: CertificateSigner) -> KindController:
+def new_csr_signing_controller(client: Client, clock: Clock, sign: CertificateSigner) -> Controller[Key]:
     reconciler = CSRSigningReconciler(client, clock, sign)
-    return KindController("certificates", client.in_cluster("*"), CSRS, clock, lambda csr: True, reconciler.reconcile)
+    csrs = Informer(client.in_cluster("*"), CSRS, clock)
+    return new_kind_controller("certificates", csrs, clock, lambda csr: True, reconciler.reconcile)
 
 
 class CSRSigningReconciler:

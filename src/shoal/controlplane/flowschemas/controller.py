@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
 from shoal.kinds.flowcontrol.bootstrap import dangling_condition
 from shoal.objects.errors import Conflict, NotFound
 from shoal.runtime.controller import Controller
+from shoal.runtime.informer import Informer
 
 
 def schemas_to_update(schemas: Iterable[Object], levels: Collection[str], now: str) -> list[Object]:
@@ -48,9 +49,9 @@ class FlowSchemaReconciler:
         self._client, self._clock = client, clock
         self.controller: Controller[str] = Controller("flowschemas", clock, self.reconcile)
         for kind in (FLOW_SCHEMAS, PRIORITY_LEVELS):
-            self.controller.sources.append(Reflector(client.in_cluster("*"), kind, clock, self._enqueue_cluster).run)
+            self.controller.watch(Informer(client.in_cluster("*"), kind, clock), self._enqueue_cluster)
 
-    def _enqueue_cluster(self, key: Key, obj: Object | None) -> None:
+    def _enqueue_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
         self.controller.queue.add(key[0])
 
     async def reconcile(self, cluster: str) -> None:

@@ -11,7 +11,8 @@ from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
 from shoal.kinds.fleet.logicalcluster import CONTENT_FINALIZER, GROUP, PLURAL, VERSION
 from shoal.objects.errors import NotFound
-from shoal.runtime.kind_controller import KindController
+from shoal.runtime.controller import Controller, new_kind_controller
+from shoal.runtime.informer import Informer
 
 
 def is_terminating(cluster: Object) -> bool:
@@ -32,11 +33,10 @@ WORKERS = 64
 LOGICAL_CLUSTERS = GroupVersionResource(GROUP, VERSION, PLURAL, namespaced=False)
 
 
-def new_logical_cluster_controller(client: Client, clock: Clock) -> KindController:
+def new_logical_cluster_controller(client: Client, clock: Clock) -> Controller[Key]:
     reconciler = LogicalClusterReconciler(client)
-    return KindController(
-        "logicalclusters", client, LOGICAL_CLUSTERS, clock, is_terminating, reconciler.reconcile, workers=WORKERS
-    )
+    clusters = Informer(client, LOGICAL_CLUSTERS, clock)
+    return new_kind_controller("logicalclusters", clusters, clock, is_terminating, reconciler.reconcile, WORKERS)
 
 
 class LogicalClusterReconciler:

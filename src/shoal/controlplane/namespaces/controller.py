@@ -17,7 +17,8 @@ from shoal.controlplane.namespaces.decide import (
 )
 from shoal.objects.conditions import set_condition
 from shoal.objects.errors import MethodNotSupported, NotFound, StatusError
-from shoal.runtime.kind_controller import KindController
+from shoal.runtime.controller import Controller, new_kind_controller
+from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
 
@@ -28,9 +29,10 @@ RETRY_SECONDS = 2.0
 """Requeue delay while finalizers of others are pending: their removal is no event of the namespace."""
 
 
-def new_namespace_controller(client: Client, clock: Clock) -> KindController:
+def new_namespace_controller(client: Client, clock: Clock) -> Controller[Key]:
     reconciler = NamespaceReconciler(client, clock)
-    return KindController("namespaces", client.in_cluster("*"), NAMESPACES, clock, is_terminating, reconciler.reconcile)
+    namespaces = Informer(client.in_cluster("*"), NAMESPACES, clock)
+    return new_kind_controller("namespaces", namespaces, clock, is_terminating, reconciler.reconcile)
 
 
 class NamespaceReconciler:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key, key_of
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
 from shoal.controlplane.serviceaccounts.decide import (
@@ -29,6 +29,7 @@ from shoal.kinds.core.serviceaccount import (
 from shoal.kinds.fleet.logicalcluster import GROUP, PLURAL, VERSION
 from shoal.objects.errors import AlreadyExists, NotFound
 from shoal.runtime.controller import Controller
+from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
 
@@ -56,27 +57,18 @@ class ServiceAccountReconciler:
         self._client, self._ca_cert = client, ca_cert
         self.controller: Controller[Key] = Controller("serviceaccounts", clock, self.reconcile)
         wildcard = client.in_cluster("*")
-        self.controller.sources += [
-            Reflector(wildcard, NAMESPACES, clock, self._on_namespace, shared=True).run,
-            Reflector(
-                wildcard,
-                SERVICE_ACCOUNTS,
-                clock,
-                self._on_managed_object,
-                fields=f"metadata.name={DEFAULT_SERVICE_ACCOUNT}",
-            ).run,
-            Reflector(
-                wildcard, CONFIG_MAPS, clock, self._on_managed_object, fields=f"metadata.name={ROOT_CA_CONFIG_MAP}"
-            ).run,
-        ]
+        self.controller.watch(Informer(wildcard, NAMESPACES, clock), self._on_namespace)
+        for gvr, name in ((SERVICE_ACCOUNTS, DEFAULT_SERVICE_ACCOUNT), (CONFIG_MAPS, ROOT_CA_CONFIG_MAP)):
+            informer = Informer(wildcard, gvr, clock, fields=f"metadata.name={name}")
+            self.controller.watch(informer, self._on_managed_object)
 
-    def _on_namespace(self, key: Key, obj: Object | None) -> None:
-        if obj is not None and is_active(obj):
+    def _on_namespace(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is not None and is_active(new):
             self.controller.queue.add((key[0], "", key[2]))
 
-    def _on_managed_object(self, key: Key, obj: Object | None) -> None:
-        if obj is None or (
-            obj["metadata"]["name"] == ROOT_CA_CONFIG_MAP and root_ca_update(obj, self._ca_cert) is not None
+    def _on_managed_object(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is None or (
+            new["metadata"]["name"] == ROOT_CA_CONFIG_MAP and root_ca_update(new, self._ca_cert) is not None
         ):
             self.controller.queue.add((key[0], "", key[1]))
 
@@ -115,30 +107,19 @@ class TokenSecretReconciler:
     def __init__(self, client: Client, clock: Clock, ca_cert: str) -> None:
         self._client, self._ca_cert = client, ca_cert
         self.controller: Controller[Key] = Controller("serviceaccount-tokens", clock, self.reconcile)
-        self._secrets = Reflector(client.in_cluster("*"), SECRETS, clock, self._on_secret, fields=f"type={TOKEN_TYPE}")
-        self._account_by_secret: dict[Key, Key] = {}
-        self._secrets_by_account: dict[Key, set[Key]] = {}
-        """Secrets by service account; the inverse of `_account_by_secret`."""
-        self.controller.sources += [
-            self._secrets.run,
-            Reflector(client.in_cluster("*"), SERVICE_ACCOUNTS, clock, self._on_account).run,
-        ]
+        wildcard = client.in_cluster("*")
+        self._secrets = Informer(wildcard, SECRETS, clock, fields=f"type={TOKEN_TYPE}", indexers=(by_account,))
+        self.controller.watch(self._secrets, self._on_secret)
+        self.controller.watch(Informer(wildcard, SERVICE_ACCOUNTS, clock), self._on_account)
 
-    def _on_secret(self, key: Key, obj: Object | None) -> None:
-        before = self._account_by_secret.pop(key, None)
-        if before is not None:
-            self._secrets_by_account[before].discard(key)
-            if not self._secrets_by_account[before]:
-                del self._secrets_by_account[before]
-        if obj is not None:
-            owner = self._account_by_secret[key] = (key[0], key[1], account_of(obj))
-            self._secrets_by_account.setdefault(owner, set()).add(key)
+    def _on_secret(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is not None:
             self.controller.queue.add(key)
 
-    def _on_account(self, key: Key, obj: Object | None) -> None:
-        if obj is None:
-            for secret in self._secrets_by_account.get(key, ()):
-                self.controller.queue.add(secret)
+    def _on_account(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is None:
+            for secret in self._secrets.by_index(by_account, key):
+                self.controller.queue.add(key_of(secret))
 
     async def reconcile(self, key: Key) -> None:
         cluster, namespace, name = key
@@ -174,6 +155,11 @@ class TokenSecretReconciler:
             "POST", path, body={"spec": {"expirationSeconds": MAX_TOKEN_SECONDS, "boundObjectRef": bound}}
         )
         return str(answer["status"]["token"])
+
+
+def by_account(key: Key, secret: Object) -> tuple[Key]:
+    """Index of token Secrets by service account."""
+    return ((key[0], key[1], account_of(secret)),)
 
 
 async def _create_if_absent(client: Client, gvr: GroupVersionResource, obj: Object, namespace: str) -> None:

@@ -10,17 +10,17 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
 from shoal.runtime.event_recorder import LOW_RATE, EventRecorder, EventSource
-from shoal.runtime.status_events.decide import EMPTY_STATUS, EventRule, StatusSnapshot, events_between, status_snapshot
+from shoal.runtime.informer import Informer
+from shoal.runtime.status_events.decide import EMPTY_STATUS, EventRule, events_between, status_snapshot
 
 Object = dict[str, Any]
 
 POLL_UNTIL_SERVED_SECONDS = 30.0
 """Between polls of a kind that is not served yet."""
-MAX_INTERNED = 10_000
 
 
 class StatusEventController:
@@ -29,38 +29,28 @@ class StatusEventController:
     ) -> None:
         self.name = name
         self._recorder = EventRecorder(lambda _: client, clock, LOW_RATE)
-        self._interned: dict[StatusSnapshot, StatusSnapshot] = {}
-        """Interned snapshots: most objects share one of few states."""
-        self._reflectors = []
+        self._informers: list[Informer] = []
         for gvr, source, rule in rules:
-            states: dict[Key, StatusSnapshot] = {}
-            handler = partial(self._handle_object, source, rule, states)
-            self._reflectors.append(
-                Reflector(client, gvr, clock, handler, poll_until_served=POLL_UNTIL_SERVED_SECONDS, shared=True)
-            )
+            informer = Informer(client, gvr, clock, poll_until_served=POLL_UNTIL_SERVED_SECONDS)
+            informer.add_event_handler(partial(self._handle_object, source, rule))
+            self._informers.append(informer)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._recorder.run())
-            for reflector in self._reflectors:
-                group.create_task(reflector.run())
+            for informer in self._informers:
+                group.create_task(informer.run())
 
     def _handle_object(
-        self, source: EventSource, rule: EventRule, states: dict[Key, StatusSnapshot], key: Key, obj: Object | None
+        self, source: EventSource, rule: EventRule, key: Key, old: Object | None, new: Object | None
     ) -> None:
-        old = states.pop(key, None)
-        if obj is None:
+        if new is None:
             return
-        new = states[key] = self._intern(status_snapshot(obj, rule))
-        if old is new:
-            return
-        if old is None:
+        after = status_snapshot(new, rule)
+        if old is not None:
+            before = status_snapshot(old, rule)
+        else:
             # A new object has an empty status; one with conditions or a phase existed before.
-            old = new if new.conditions or new.phase else EMPTY_STATUS
-        for event in events_between(old, new, rule):
-            self._recorder.record(source, "", obj, event.type, event.reason, event.message)
-
-    def _intern(self, snapshot: StatusSnapshot) -> StatusSnapshot:
-        if len(self._interned) > MAX_INTERNED:
-            self._interned.clear()
-        return self._interned.setdefault(snapshot, snapshot)
+            before = after if after.conditions or after.phase else EMPTY_STATUS
+        for event in events_between(before, after, rule):
+            self._recorder.record(source, "", new, event.type, event.reason, event.message)

@@ -1,4 +1,4 @@
-"""KindController: objects that match the predicate are reconciled, failures are retried, one failing key stops no
+"""Controllers of one kind: objects that match the predicate are reconciled, failures are retried, one failing key stops no
 other.
 """
 
@@ -14,7 +14,8 @@ from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import FakeClock
 from shoal.objects.errors import Conflict
-from shoal.runtime.kind_controller import KindController
+from shoal.runtime.controller import new_kind_controller
+from shoal.runtime.informer import Informer
 from tests.client.scripted_transport import HOLD, Object, Scripted, event, item, listed
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +26,8 @@ Work = Callable[[Key, Object], Awaitable[float | None]]
 class Run:
     def __init__(self, transport: Scripted, work: Work, wanted: Callable[[Object], bool] = lambda obj: True) -> None:
         self.clock = FakeClock()
-        self.controller = KindController("things", Client(transport), THINGS, self.clock, wanted, work)
+        self.informer = Informer(Client(transport), THINGS, self.clock)
+        self.controller = new_kind_controller("things", self.informer, self.clock, wanted, work)
         self._task = asyncio.create_task(self.controller.run())
 
     async def until(self, look: Callable[[], bool]) -> None:
@@ -128,7 +130,7 @@ async def test_the_newest_state_is_given() -> None:
 
     script = [event("MODIFIED", item("a", revision)) for revision in (6, 7, 8)]
     run = Run(Scripted([listed(5, item("a", 1))], [[*script, HOLD]]), work)
-    await run.until(lambda: run.controller.reflector.objects != {} and _newest(run) == "8")
+    await run.until(lambda: run.informer.objects != {} and _newest(run) == "8")
     gate.set()
     await run.until(lambda: sizes[-1:] == ["8"])
     await run.idle()
@@ -137,6 +139,6 @@ async def test_the_newest_state_is_given() -> None:
 
 
 def _newest(run: Run) -> str:
-    (obj,) = run.controller.reflector.objects.values()
+    (obj,) = run.informer.objects.values()
     revision: str = obj["metadata"]["resourceVersion"]
     return revision
