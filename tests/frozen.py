@@ -7,6 +7,8 @@ from typing import Any, NoReturn
 import pytest
 
 from shoal.client import reflector
+from shoal.client.reflector import Key
+from shoal.runtime.informer_store import InformerStore
 
 Object = dict[str, Any]
 
@@ -41,5 +43,15 @@ def frozen(value: Any) -> Any:
 
 def freeze_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on, what shared copies hold cannot be changed."""
+    replace, apply, show = InformerStore.replace, InformerStore.apply, InformerStore._show
+
+    def replace_frozen(self: InformerStore, objects: dict[Key, Object], revision: int) -> None:
+        replace(self, {key: frozen(obj) for key, obj in objects.items()}, revision)
+
+    monkeypatch.setattr(InformerStore, "replace", replace_frozen)
+    monkeypatch.setattr(
+        InformerStore, "apply", lambda self, key, obj, revision: apply(self, key, frozen(obj), revision)
+    )
+    monkeypatch.setattr(InformerStore, "_show", lambda self, key, obj, written: show(self, key, frozen(obj), written))
     kept = reflector._SharedReflectorStore._transform_object
     monkeypatch.setattr(reflector._SharedReflectorStore, "_transform_object", lambda self, obj: frozen(kept(self, obj)))

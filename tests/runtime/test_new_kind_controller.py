@@ -1,5 +1,5 @@
-"""Controllers of one kind: objects that match the predicate are reconciled, failures are retried, one failing key stops no
-other.
+"""Controllers of one kind: objects that match the predicate are reconciled, failures are retried, one failing key
+stops no other.
 """
 
 from __future__ import annotations

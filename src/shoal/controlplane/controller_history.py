@@ -25,7 +25,8 @@ from shoal.objects.ownership import (
     release_patch,
 )
 from shoal.runtime.expectations import WriteExpectations
-from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
+from shoal.runtime.informer_store import by_controller
 
 Object = dict[str, Any]
 
@@ -42,9 +43,8 @@ class CurrentRevision(NamedTuple):
 class ControllerHistory:
     """Keys are those of owners, which are of group version `apps/v1`."""
 
-    def __init__(
-        self, client: Client, revisions: IndexedInformer, owner_gvr: GroupVersionResource, owner_kind: str
-    ) -> None:
+    def __init__(self, client: Client, revisions: Informer, owner_gvr: GroupVersionResource, owner_kind: str) -> None:
+        """`revisions` is indexed by controller."""
         self._client, self._revisions, self._owner_gvr, self._owner_kind = client, revisions, owner_gvr, owner_kind
         self._expectations: WriteExpectations[Key] = WriteExpectations(revisions)
 
@@ -64,7 +64,9 @@ class ControllerHistory:
         not delivered that yet.
         """
         claims = claim_objects(
-            owner, self._revisions.by_controller(key, owner["metadata"]["uid"]), self._revisions.orphans(key)
+            owner,
+            self._revisions.by_index(by_controller, (*key[:2], owner["metadata"]["uid"])),
+            self._revisions.by_index(by_controller, (*key[:2], "")),
         )
         client = self._client.in_cluster(key[0])
         patches = [(one, release_patch(one, owner)) for one in claims.release]

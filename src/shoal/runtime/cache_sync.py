@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from shoal.runtime.indexed_informer import IndexedInformer
 from shoal.runtime.informer import Informer
 
 K = TypeVar("K", bound=Hashable)
@@ -16,18 +15,15 @@ K = TypeVar("K", bound=Hashable)
 class CacheSyncGate(Generic[K]):
     """Keys that arrive before all informers have synced are enqueued again once they have."""
 
-    def __init__(self, enqueue: Callable[[K], None], *informers: IndexedInformer | Informer) -> None:
+    def __init__(self, enqueue: Callable[[K], None], *informers: Informer) -> None:
         self._enqueue, self._informers = enqueue, informers
         self._deferred: dict[K, None] = {}
         for informer in informers:
-            if isinstance(informer, Informer):
-                informer.on_sync(self._requeue_deferred)
-            else:
-                informer.on_sync.append(self._requeue_deferred)
+            informer.on_sync(self._requeue_deferred)
 
     @property
     def has_synced(self) -> bool:
-        return all(view.has_synced for view in self._informers)
+        return all(informer.has_synced for informer in self._informers)
 
     def allow(self, key: K) -> bool:
         if self.has_synced:

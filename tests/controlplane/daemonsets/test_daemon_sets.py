@@ -258,7 +258,9 @@ async def test_a_restart_finds_what_there_is(tmp_path: Path) -> None:
             return sorted(pod["metadata"]["uid"] for pod in found)
 
         async def run(transport: object, look: Callable[[], Awaitable[bool]]) -> None:
-            loops = new_workload_controllers(Client(transport, "admin", cluster="root"), given.clock)  # type: ignore[arg-type]
+            shared = Client(transport, "admin", cluster="root")  # type: ignore[arg-type]
+            shared.informers = {}
+            loops = new_workload_controllers(shared, given.clock)
             tasks = [asyncio.create_task(loop.run()) for loop in loops]
             await given.eventually(look)
             await asyncio.sleep(0.1)

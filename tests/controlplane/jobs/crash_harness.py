@@ -88,6 +88,7 @@ async def run_with_crashes(given: World, writes: int, live: Callable[[], Awaitab
     while True:
         transport = CrashingTransport(given.server.transport(), writes)
         client = Client(transport, "admin", cluster="root")
+        client.informers = {}
         tasks = [asyncio.create_task(loop.run()) for loop in new_workload_controllers(client, given.clock)]
         lives += 1
         try:

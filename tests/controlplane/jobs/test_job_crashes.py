@@ -151,7 +151,9 @@ async def test_nothing_is_decided_before_all_pods_are_known(tmp_path: Path) -> N
         await run_with_crashes(given, 10**6, running)
         before = await client.get(JOB_KIND, "j", "default")
         late = LateList(given.server.transport())
-        loops = new_workload_controllers(Client(late, "admin", cluster="root"), given.clock)
+        late_client = Client(late, "admin", cluster="root")
+        late_client.informers = {}
+        loops = new_workload_controllers(late_client, given.clock)
         tasks = [asyncio.create_task(loop.run()) for loop in loops]
         await asyncio.sleep(0.05)
         assert await client.get(JOB_KIND, "j", "default") == before
@@ -171,6 +173,7 @@ async def test_a_slow_watch_of_pods_counts_none_twice(tmp_path: Path) -> None:
     async with world(tmp_path, loops=False) as given:
         client = await given.cluster("c")
         slow = Client(SlowPods(given.server.transport()), "admin", cluster="root")  # type: ignore[arg-type]
+        slow.informers = {}
         tasks = [asyncio.create_task(loop.run()) for loop in new_workload_controllers(slow, given.clock)]
         await client.create(JOB_KIND, job(parallelism=4, completions=12), "default")
         life = Life(given, client)

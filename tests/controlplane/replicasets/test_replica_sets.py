@@ -273,6 +273,7 @@ async def test_a_slow_watch_never_makes_too_many_nor_deletes_too_many(tmp_path: 
     async with world(tmp_path, loops=False) as given:
         client = await given.cluster("c")
         slow = Client(SlowPods(given.server.transport()), "admin", cluster="root")  # type: ignore[arg-type]
+        slow.informers = {}
         tasks = [asyncio.create_task(loop.run()) for loop in new_workload_controllers(slow, given.clock)]
         await client.create(SETS, replica_set(7), "default")
         seen = set()

@@ -18,15 +18,17 @@ from shoal.controlplane.cronjobs.decide import (
     without_active_jobs,
 )
 from shoal.controlplane.hosted_clusters import HostedClusterFilter
-from shoal.controlplane.jobs.controller import EXPECTATIONS_RETRY_SECONDS, JOBS, SYNC_RETRY_SECONDS
+from shoal.controlplane.jobs.controller import EXPECTATIONS_RETRY_SECONDS, JOBS
 from shoal.controlplane.podcontrol.control import NAMESPACE_TERMINATING
 from shoal.objects.errors import AlreadyExists, NotFound, StatusError
 from shoal.objects.ownership import controller_name, is_controlled_by
+from shoal.runtime.cache_sync import CacheSyncGate
 from shoal.runtime.controller import Controller
 from shoal.runtime.delay_queue import DelayQueue
 from shoal.runtime.event_recorder import EventRecorder, EventSource
 from shoal.runtime.expectations import StatusWriter, WriteExpectations
-from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
+from shoal.runtime.informer_store import by_controller
 
 Object = dict[str, Any]
 
@@ -35,26 +37,21 @@ EVENT_SOURCE = EventSource("cronjob-controller", "batch/v1", "CronJob")
 
 
 class CronJobReconciler:
-    """Keys are CronJobs. The informers are shared with other controllers and are run elsewhere."""
+    """Keys are CronJobs."""
 
-    def __init__(
-        self,
-        client: Client,
-        clock: Clock,
-        hosted: HostedClusterFilter,
-        cron_jobs: IndexedInformer,
-        jobs: IndexedInformer,
-        recorder: EventRecorder,
-    ) -> None:
+    def __init__(self, client: Client, clock: Clock, hosted: HostedClusterFilter, recorder: EventRecorder) -> None:
         self._client, self._clock, self._hosted_filter, self._recorder = client, clock, hosted, recorder
-        self._cron_jobs, self._jobs = cron_jobs, jobs
+        wildcard = client.in_cluster("*")
+        self._cron_jobs = cron_jobs = Informer(wildcard, CRON_JOBS, clock)
+        self._jobs = jobs = Informer(wildcard, JOBS, clock, indexers=(by_controller,))
         self._status_writer = StatusWriter(client, CRON_JOBS, cron_jobs)
         self._job_expectations: WriteExpectations[Key] = WriteExpectations(jobs)
         self.controller: Controller[Key] = Controller("cronjobs", clock, self.reconcile)
+        self._cache_sync: CacheSyncGate[Key] = CacheSyncGate(self.controller.queue.add, cron_jobs, jobs)
         self._delay_queue = DelayQueue(clock, self.controller.queue.add)
         self.controller.sources.append(self._delay_queue.run)
-        cron_jobs.event_handlers.append(self._on_cron_job)
-        jobs.event_handlers.append(self._on_job)
+        self.controller.watch(cron_jobs, self._on_cron_job)
+        self.controller.watch(jobs, self._on_job)
 
     def _on_cron_job(self, key: Key, old: Object | None, new: Object | None) -> None:
         if old is not None and new is not None and _schedule_and_zone(old) != _schedule_and_zone(new):
@@ -73,14 +70,12 @@ class CronJobReconciler:
             self._job_expectations.forget(key)
             self._delay_queue.schedule(key, None)
             return None
-        if not self._hosted_filter.accepts(key[0], self.controller.queue.add, key):
+        if not self._hosted_filter.accepts(key[0], self.controller.queue.add, key) or not self._cache_sync.allow(key):
             return None
-        if not self._jobs.has_synced:
-            return SYNC_RETRY_SECONDS
         if not self._status_writer.satisfied(key) or not self._job_expectations.satisfied(key):
             return EXPECTATIONS_RETRY_SECONDS
         client = self._client.in_cluster(key[0])
-        jobs = self._jobs.by_controller(key, cron_job["metadata"]["uid"])
+        jobs = self._jobs.by_index(by_controller, (*key[:2], cron_job["metadata"]["uid"]))
         decision = decide(cron_job, jobs, await self._missing_active_jobs(client, cron_job, jobs), self._clock.now())
         self._delay_queue.schedule(key, decision.requeue_at)
         self._record_events(key, cron_job, *decision.events)

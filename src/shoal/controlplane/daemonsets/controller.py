@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.client.reflector import Key
+from shoal.client.reflector import Key, key_of
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
-from shoal.controlplane.controller_history import ControllerHistory, CurrentRevision
+from shoal.controlplane.controller_history import CONTROLLER_REVISIONS, ControllerHistory, CurrentRevision
 from shoal.controlplane.cost_throttle import CostThrottle
 from shoal.controlplane.daemonsets.decide import (
     DaemonSetDecision,
@@ -18,7 +18,7 @@ from shoal.controlplane.daemonsets.decide import (
 )
 from shoal.controlplane.daemonsets.eligibility import new_pods
 from shoal.controlplane.hosted_clusters import HostedClusterFilter
-from shoal.controlplane.podcontrol.control import PodControl
+from shoal.controlplane.podcontrol.control import PODS, PodControl
 from shoal.controlplane.podcontrol.events import new_pod_event_sink
 from shoal.controlplane.podcontrol.predicates import matching_owners, spec_or_metadata_changed
 from shoal.kinds.core.pod.status import seconds_to_next_available
@@ -28,7 +28,8 @@ from shoal.runtime.cache_sync import CacheSyncGate
 from shoal.runtime.controller import Controller
 from shoal.runtime.event_recorder import EventRecorder, EventSource
 from shoal.runtime.expectations import StatusWriter
-from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
+from shoal.runtime.informer_store import by_cluster, by_controller, by_namespace
 
 INITIAL_SECONDS, MAX_SECONDS = 1.0, 900.0
 FORGET_SECONDS = 2 * MAX_SECONDS
@@ -75,46 +76,32 @@ EVENT_SOURCE = EventSource("daemonset-controller", "apps/v1", "DaemonSet")
 
 
 class DaemonSetReconciler:
-    """Keys are DaemonSets. The informers are shared with other controllers and are run elsewhere."""
+    """Keys are DaemonSets."""
 
-    def __init__(
-        self,
-        client: Client,
-        clock: Clock,
-        hosted: HostedClusterFilter,
-        daemon_sets: IndexedInformer,
-        pods: IndexedInformer,
-        nodes: IndexedInformer,
-        revisions: IndexedInformer,
-        recorder: EventRecorder,
-    ) -> None:
-        self._client, self._clock, self._hosted_filter = client, clock, hosted
-        self._sets, self._pods, self._nodes, self._recorder = daemon_sets, pods, nodes, recorder
+    def __init__(self, client: Client, clock: Clock, hosted: HostedClusterFilter, recorder: EventRecorder) -> None:
+        self._client, self._clock, self._hosted_filter, self._recorder = client, clock, hosted, recorder
+        wildcard = client.in_cluster("*")
+        self._sets = daemon_sets = Informer(wildcard, DAEMON_SETS, clock, indexers=(by_cluster, by_namespace))
+        self._pods = pods = Informer(wildcard, PODS, clock, indexers=(by_controller,))
+        self._nodes = nodes = Informer(wildcard, NODES, clock, indexers=(by_cluster,))
+        revisions = Informer(wildcard, CONTROLLER_REVISIONS, clock, indexers=(by_controller,))
         self._pod_control = PodControl(
             client, pods, DAEMON_SETS, "apps/v1", "DaemonSet", new_pod_event_sink(recorder, EVENT_SOURCE)
         )
         self._history = ControllerHistory(client, revisions, DAEMON_SETS, "DaemonSet")
         self._status_writer = StatusWriter(client, DAEMON_SETS, daemon_sets)
         self._failed_pods_backoff = FailedPodsBackoff()
-        self._sets_by_cluster: dict[str, dict[Key, None]] = {}
-        """DaemonSets by logical cluster."""
         self.controller: Controller[Key] = Controller("daemonsets", clock, self.reconcile)
         self._throttle = CostThrottle(clock, self.controller.queue)
         self._cache_sync: CacheSyncGate[Key] = CacheSyncGate(
             self.controller.queue.add, daemon_sets, pods, nodes, revisions
         )
-        daemon_sets.event_handlers.append(self._on_daemon_set)
-        pods.event_handlers.append(self._on_pod)
-        nodes.event_handlers.append(self._on_node)
-        revisions.event_handlers.append(self._on_revision)
+        self.controller.watch(daemon_sets, self._on_daemon_set)
+        self.controller.watch(pods, self._on_pod)
+        self.controller.watch(nodes, self._on_node)
+        self.controller.watch(revisions, self._on_revision)
 
     def _on_daemon_set(self, key: Key, old: Object | None, new: Object | None) -> None:
-        if new is not None:
-            self._sets_by_cluster.setdefault(key[0], {})[key] = None
-        elif key[0] in self._sets_by_cluster:
-            self._sets_by_cluster[key[0]].pop(key, None)
-            if not self._sets_by_cluster[key[0]]:
-                del self._sets_by_cluster[key[0]]
         if spec_or_metadata_changed(old, new):
             self.controller.queue.add(key)
         else:
@@ -122,14 +109,14 @@ class DaemonSetReconciler:
 
     def _on_node(self, key: Key, old: Object | None, new: Object | None) -> None:
         if old is None or new is None or _scheduling_facts(old) != _scheduling_facts(new):
-            for owner in self._sets_by_cluster.get(key[0], ()):
-                self._throttle.enqueue(owner)
+            for daemon_set in self._sets.by_index(by_cluster, key[0]):
+                self._throttle.enqueue(key_of(daemon_set))
 
     def _on_pod(self, key: Key, old: Object | None, new: Object | None) -> None:
         for owner in self._pod_control.owners(key, old, new):
             if self._pod_control.satisfied(owner):
                 self._throttle.enqueue(owner)
-        for owner in matching_owners(new, self._sets.by_namespace(key)):
+        for owner in matching_owners(key, new, self._sets):
             self.controller.queue.add(owner)
 
     def _on_revision(self, key: Key, old: Object | None, new: Object | None) -> None:
@@ -148,7 +135,9 @@ class DaemonSetReconciler:
         if not all(view.satisfied(key) for view in (self._pod_control, self._history, self._status_writer)):
             return EXPECTATIONS_RETRY_SECONDS
         claims = claim_objects(
-            daemon_set, self._pods.by_controller(key, daemon_set["metadata"]["uid"]), self._pods.orphans(key)
+            daemon_set,
+            self._pods.by_index(by_controller, (*key[:2], daemon_set["metadata"]["uid"])),
+            self._pods.by_index(by_controller, (*key[:2], "")),
         )
         if await self._pod_control.adopt_and_release(key, daemon_set, claims):
             return EXPECTATIONS_RETRY_SECONDS
@@ -161,7 +150,7 @@ class DaemonSetReconciler:
     async def _manage(
         self, key: Key, daemon_set: Object, pods: list[Object], revisions: list[Object], current: CurrentRevision
     ) -> float | None:
-        now, nodes = self._clock.now(), [node for _, node in self._nodes.by_namespace((key[0], "", ""))]
+        now, nodes = self._clock.now(), self._nodes.by_index(by_cluster, key[0])
         pods, revision_hash = (
             self._pod_control.with_pending_deletions(key, pods, rfc3339(now)),
             revision_hash_of(current.revision),

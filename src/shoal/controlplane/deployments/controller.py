@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.client.reflector import Key
+from shoal.client.reflector import Key, key_of
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
 from shoal.controlplane.deployments.decide import (
@@ -34,7 +34,8 @@ from shoal.runtime.cache_sync import CacheSyncGate
 from shoal.runtime.controller import Controller, RequeueError
 from shoal.runtime.event_recorder import NORMAL, WARNING, EventRecorder, EventSource
 from shoal.runtime.expectations import WriteExpectations
-from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
+from shoal.runtime.informer_store import by_controller, by_namespace
 
 Object = dict[str, Any]
 
@@ -48,34 +49,28 @@ meanwhile.
 
 
 class DeploymentReconciler:
-    """Keys are Deployments. The informers are shared with other controllers and are run elsewhere."""
+    """Keys are Deployments."""
 
-    def __init__(
-        self,
-        client: Client,
-        clock: Clock,
-        hosted: HostedClusterFilter,
-        deployments: IndexedInformer,
-        replica_sets: IndexedInformer,
-        recorder: EventRecorder,
-    ) -> None:
-        self._client, self._clock, self._hosted_filter = client, clock, hosted
-        self._deployments, self._replica_sets, self._recorder = deployments, replica_sets, recorder
+    def __init__(self, client: Client, clock: Clock, hosted: HostedClusterFilter, recorder: EventRecorder) -> None:
+        self._client, self._clock, self._hosted_filter, self._recorder = client, clock, hosted, recorder
+        wildcard = client.in_cluster("*")
+        self._deployments = deployments = Informer(wildcard, DEPLOYMENTS, clock, indexers=(by_namespace,))
+        self._replica_sets = replica_sets = Informer(wildcard, REPLICA_SETS, clock, indexers=(by_controller,))
         self._status_expectations: WriteExpectations[Key] = WriteExpectations(deployments)
         self._replica_set_expectations: WriteExpectations[Key] = WriteExpectations(replica_sets)
         self.controller: Controller[Key] = Controller("deployments", clock, self.reconcile)
         self._cache_sync: CacheSyncGate[Key] = CacheSyncGate(self.controller.queue.add, deployments, replica_sets)
-        deployments.event_handlers.append(lambda key, before, now: self.controller.queue.add(key))
-        replica_sets.event_handlers.append(self._on_replica_set)
+        self.controller.watch(deployments, lambda key, old, new: self.controller.queue.add(key))
+        self.controller.watch(replica_sets, self._on_replica_set)
 
     def _on_replica_set(self, key: Key, old: Object | None, new: Object | None) -> None:
         names = {controller_name(old, "apps", "Deployment"), controller_name(new, "apps", "Deployment")} - {""}
         for name in names:
             self.controller.queue.add((key[0], key[1], name))
         if new is not None and controller_of(new) is None:
-            for owner, deployment in self._deployments.by_namespace(key):
+            for deployment in self._deployments.by_index(by_namespace, key[:2]):
                 if selector_of(deployment).matches(new["metadata"].get("labels")):
-                    self.controller.queue.add(owner)
+                    self.controller.queue.add(key_of(deployment))
 
     async def reconcile(self, key: Key) -> float | None:
         deployment = self._deployments.get(key)
@@ -90,8 +85,8 @@ class DeploymentReconciler:
         client = self._client.in_cluster(key[0])
         claims = claim_objects(
             deployment,
-            self._replica_sets.by_controller(key, deployment["metadata"]["uid"]),
-            self._replica_sets.orphans(key),
+            self._replica_sets.by_index(by_controller, (*key[:2], deployment["metadata"]["uid"])),
+            self._replica_sets.by_index(by_controller, (*key[:2], "")),
         )
         if await self._adopt_and_release(client, key, deployment, claims):
             return EXPECTATIONS_RETRY_SECONDS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from shoal.client.reflector import Key
+from shoal.client.reflector import Key, key_of
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
 from shoal.controlplane.cost_throttle import CostThrottle
@@ -13,17 +13,20 @@ from shoal.controlplane.endpoints.decide import ENDPOINTS_CONTROLLER, EndpointsP
 from shoal.controlplane.endpoints.members import endpoint_facts, has_selector, selects_labels
 from shoal.controlplane.endpoints.slices import SliceChanges
 from shoal.controlplane.hosted_clusters import HostedClusterFilter
+from shoal.controlplane.podcontrol.control import PODS
 from shoal.kinds.core.endpoints import MANAGED_BY_LABEL
 from shoal.kinds.discovery.endpointslice import SERVICE_NAME_LABEL
 from shoal.objects.errors import Forbidden, NotFound
 from shoal.runtime.cache_sync import CacheSyncGate
 from shoal.runtime.controller import Controller
 from shoal.runtime.expectations import WriteExpectations
-from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
+from shoal.runtime.informer_store import by_controller, by_namespace
 
 Object = dict[str, Any]
 
 SERVICES = GroupVersionResource("", "v1", "services")
+NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
 ENDPOINTS = GroupVersionResource("", "v1", "endpoints")
 SLICES = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices")
 NAMESPACE_TERMINATING = "NamespaceTerminating"
@@ -35,22 +38,15 @@ WORKERS = 8
 
 
 class EndpointsReconciler:
-    """Keys are Services. The informers are shared with other controllers and are run elsewhere."""
+    """Keys are Services."""
 
-    def __init__(
-        self,
-        client: Client,
-        clock: Clock,
-        hosted: HostedClusterFilter,
-        services: IndexedInformer,
-        pods: IndexedInformer,
-        nodes: IndexedInformer,
-        endpoints: IndexedInformer,
-        slices: IndexedInformer,
-    ) -> None:
-        self._client, self._hosted_filter = client, hosted
-        self._services, self._pods, self._nodes = services, pods, nodes
-        self._endpoints, self._slices = endpoints, slices
+    def __init__(self, client: Client, clock: Clock, hosted: HostedClusterFilter) -> None:
+        self._client, self._hosted_filter, wildcard = client, hosted, client.in_cluster("*")
+        self._services = services = Informer(wildcard, SERVICES, clock, indexers=(by_namespace,))
+        self._pods = pods = Informer(wildcard, PODS, clock, indexers=(by_namespace,))
+        self._nodes = nodes = Informer(wildcard, NODES, clock)
+        self._endpoints = endpoints = Informer(wildcard, ENDPOINTS, clock)
+        self._slices = slices = Informer(wildcard, SLICES, clock, indexers=(by_controller,))
         self.controller: Controller[Key] = Controller("endpoints", clock, self.reconcile, WORKERS)
         self._throttle = CostThrottle(clock, self.controller.queue)
         self._cache_sync: CacheSyncGate[Key] = CacheSyncGate(
@@ -62,11 +58,11 @@ class EndpointsReconciler:
         """Services whose deletion was observed and whose Endpoints may remain."""
         self._waiting_for_nodes: dict[str, set[Key]] = {}
         """By cluster: Services that left out pods because their nodes are unknown."""
-        services.event_handlers.append(self._on_service)
-        pods.event_handlers.append(self._on_pod)
-        nodes.event_handlers.append(self._on_node)
-        endpoints.event_handlers.append(self._on_endpoints)
-        slices.event_handlers.append(self._on_slice)
+        self.controller.watch(services, self._on_service)
+        self.controller.watch(pods, self._on_pod)
+        self.controller.watch(nodes, self._on_node)
+        self.controller.watch(endpoints, self._on_endpoints)
+        self.controller.watch(slices, self._on_slice)
 
     def _on_service(self, key: Key, old: Object | None, new: Object | None) -> None:
         if new is None:
@@ -74,13 +70,13 @@ class EndpointsReconciler:
         self.controller.queue.add(key)
 
     def _on_pod(self, key: Key, old: Object | None, new: Object | None) -> None:
-        services = self._services.by_namespace(key)
+        services = self._services.by_index(by_namespace, key[:2])
         if not services or endpoint_facts(old) == endpoint_facts(new):
             return
         labels = [pod["metadata"].get("labels") for pod in (old, new) if pod is not None]
-        for owner, service in services:
+        for service in services:
             if has_selector(service) and any(selects_labels(service, one) for one in labels):
-                self._throttle.enqueue(owner)
+                self._throttle.enqueue(key_of(service))
 
     def _on_node(self, key: Key, old: Object | None, new: Object | None) -> None:
         if old is None and key[0] in self._waiting_for_nodes:
@@ -108,10 +104,10 @@ class EndpointsReconciler:
             return None
         if not self._endpoints_expectations.satisfied(key) or not self._slice_expectations.satisfied(key):
             return EXPECTATIONS_RETRY_SECONDS
-        namespace_pods = self._pods.by_namespace(key)
+        namespace_pods = self._pods.by_index(by_namespace, key[:2])
         self._throttle.record_cost(key, len(namespace_pods))
-        pods = [pod for _, pod in namespace_pods if selects_labels(service, pod["metadata"].get("labels"))]
-        owned = self._slices.by_controller(key, service["metadata"]["uid"])
+        pods = [pod for pod in namespace_pods if selects_labels(service, pod["metadata"].get("labels"))]
+        owned = self._slices.by_index(by_controller, (*key[:2], service["metadata"]["uid"]))
         service_slices = [one for one in owned if is_slice_of(one, key[2])]
         changes = plan(
             service, pods, lambda name: self._nodes.get((key[0], "", name)), self._endpoints.get(key), service_slices

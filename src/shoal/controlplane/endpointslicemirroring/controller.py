@@ -7,7 +7,14 @@ from typing import Any
 from shoal.client.reflector import Key
 from shoal.client.rest import Client
 from shoal.clock import Clock
-from shoal.controlplane.endpoints.controller import EXPECTATIONS_RETRY_SECONDS, NAMESPACE_TERMINATING, write_slices
+from shoal.controlplane.endpoints.controller import (
+    ENDPOINTS,
+    EXPECTATIONS_RETRY_SECONDS,
+    NAMESPACE_TERMINATING,
+    SERVICES,
+    SLICES,
+    write_slices,
+)
 from shoal.controlplane.endpoints.decide import is_slice_of
 from shoal.controlplane.endpoints.slices import SliceChanges
 from shoal.controlplane.endpointslicemirroring.decide import (
@@ -24,7 +31,8 @@ from shoal.runtime.cache_sync import CacheSyncGate
 from shoal.runtime.controller import Controller
 from shoal.runtime.event_recorder import EventRecorder, EventSource
 from shoal.runtime.expectations import WriteExpectations
-from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
+from shoal.runtime.informer_store import by_controller
 
 Object = dict[str, Any]
 
@@ -34,24 +42,18 @@ EVENT_SOURCE = EventSource("endpoint-slice-mirroring-controller", "v1", "Endpoin
 class EndpointSliceMirroringReconciler:
     """Keys are Endpoints. The garbage collector deletes the slices of deleted Endpoints."""
 
-    def __init__(
-        self,
-        client: Client,
-        clock: Clock,
-        hosted: HostedClusterFilter,
-        recorder: EventRecorder,
-        services: IndexedInformer,
-        endpoints: IndexedInformer,
-        slices: IndexedInformer,
-    ) -> None:
+    def __init__(self, client: Client, clock: Clock, hosted: HostedClusterFilter, recorder: EventRecorder) -> None:
         self._client, self._hosted_filter, self._recorder = client, hosted, recorder
-        self._services, self._endpoints, self._slices = services, endpoints, slices
+        wildcard = client.in_cluster("*")
+        self._services = services = Informer(wildcard, SERVICES, clock)
+        self._endpoints = endpoints = Informer(wildcard, ENDPOINTS, clock)
+        self._slices = slices = Informer(wildcard, SLICES, clock, indexers=(by_controller,))
         self.controller: Controller[Key] = Controller("endpoint-mirroring", clock, self.reconcile)
         self._cache_sync: CacheSyncGate[Key] = CacheSyncGate(self.controller.queue.add, services, endpoints, slices)
         self._slice_expectations: WriteExpectations[Key] = WriteExpectations(slices)
-        services.event_handlers.append(lambda key, before, now: self.controller.queue.add(key))
-        endpoints.event_handlers.append(lambda key, before, now: self.controller.queue.add(key))
-        slices.event_handlers.append(self._on_slice)
+        for informer in (services, endpoints):
+            self.controller.watch(informer, lambda key, old, new: self.controller.queue.add(key))
+        self.controller.watch(slices, self._on_slice)
 
     def _on_slice(self, key: Key, old: Object | None, new: Object | None) -> None:
         for one in (old, new):
@@ -68,7 +70,7 @@ class EndpointSliceMirroringReconciler:
             return None
         if not self._slice_expectations.satisfied(key):
             return EXPECTATIONS_RETRY_SECONDS
-        owned = self._slices.by_controller(key, endpoints["metadata"]["uid"])
+        owned = self._slices.by_index(by_controller, (*key[:2], endpoints["metadata"]["uid"]))
         mirrored_slices = [one for one in owned if is_slice_of(one, key[2], CONTROLLER)]
         changes = (
             plan(endpoints, mirrored_slices)

@@ -26,11 +26,13 @@ from shoal.controlplane.podcontrol.predicates import matching_owners
 from shoal.kinds.batch.job import TRACKING_FINALIZER, is_finished, is_managed_elsewhere
 from shoal.objects.errors import NotFound
 from shoal.objects.ownership import claim_objects, controller_reference
+from shoal.runtime.cache_sync import CacheSyncGate
 from shoal.runtime.controller import Controller
 from shoal.runtime.delay_queue import DelayQueue
 from shoal.runtime.event_recorder import EventRecorder, EventSource
 from shoal.runtime.expectations import StatusWriter
-from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
+from shoal.runtime.informer_store import by_controller, by_namespace
 
 Object = dict[str, Any]
 
@@ -40,24 +42,16 @@ EXPECTATIONS_RETRY_SECONDS = 5.0
 """Safety net. The controller's writes normally arrive through the informer; this covers an informer that was lost
 meanwhile.
 """
-SYNC_RETRY_SECONDS = 0.1
-"""Requeue delay at startup while an informer has not synced."""
 
 
 class JobReconciler:
-    """Keys are Jobs. The informers are shared with other controllers and are run elsewhere."""
+    """Keys are Jobs."""
 
-    def __init__(
-        self,
-        client: Client,
-        clock: Clock,
-        hosted: HostedClusterFilter,
-        jobs: IndexedInformer,
-        pods: IndexedInformer,
-        recorder: EventRecorder,
-    ) -> None:
+    def __init__(self, client: Client, clock: Clock, hosted: HostedClusterFilter, recorder: EventRecorder) -> None:
         self._client, self._clock, self._hosted_filter, self._recorder = client, clock, hosted, recorder
-        self._jobs, self._pods = jobs, pods
+        wildcard = client.in_cluster("*")
+        self._jobs = jobs = Informer(wildcard, JOBS, clock, indexers=(by_namespace,))
+        self._pods = pods = Informer(wildcard, PODS, clock, indexers=(by_controller,))
         self._pod_control = PodControl(
             client,
             pods,
@@ -72,15 +66,16 @@ class JobReconciler:
         """By uid: the resourceVersion up to which the informer still shows the finalizer of a pod that was released."""
         self._backoffs: dict[Key, tuple[str, JobBackoff]] = {}
         self.controller: Controller[Key] = Controller("jobs", clock, self.reconcile)
+        self._cache_sync: CacheSyncGate[Key] = CacheSyncGate(self.controller.queue.add, jobs, pods)
         self._delay_queue = DelayQueue(clock, self.controller.queue.add)
         self.controller.sources.append(self._delay_queue.run)
-        jobs.event_handlers.append(lambda key, before, now: self.controller.queue.add(key))
-        pods.event_handlers.append(self._on_pod)
+        self.controller.watch(jobs, lambda key, old, new: self.controller.queue.add(key))
+        self.controller.watch(pods, self._on_pod)
 
     def _on_pod(self, key: Key, old: Object | None, new: Object | None) -> None:
         for owner in self._pod_control.owners(key, old, new):
             self.controller.queue.add(owner)
-        for owner in matching_owners(new, self._jobs.by_namespace(key)):
+        for owner in matching_owners(key, new, self._jobs):
             self.controller.queue.add(owner)
 
     async def reconcile(self, key: Key) -> float | None:
@@ -88,13 +83,12 @@ class JobReconciler:
         if job is None or is_finished(job) or is_managed_elsewhere(job):
             self._forget(key)
             return None
-        if not self._hosted_filter.accepts(key[0], self.controller.queue.add, key):
+        if not self._hosted_filter.accepts(key[0], self.controller.queue.add, key) or not self._cache_sync.allow(key):
             return None
-        if not self._pods.has_synced:
-            return SYNC_RETRY_SECONDS
         if not self._pod_control.satisfied(key) or not self._status_writer.satisfied(key):
             return EXPECTATIONS_RETRY_SECONDS
-        claims = claim_objects(job, self._pods.by_controller(key, job["metadata"]["uid"]), self._pods.orphans(key))
+        owned = self._pods.by_index(by_controller, (*key[:2], job["metadata"]["uid"]))
+        claims = claim_objects(job, owned, self._pods.by_index(by_controller, (*key[:2], "")))
         if await self._pod_control.adopt_and_release(key, job, claims):
             return EXPECTATIONS_RETRY_SECONDS
         await self._sync_job(key, job, claims.owned)

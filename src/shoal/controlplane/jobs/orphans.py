@@ -9,17 +9,20 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from shoal.client.reflector import Key
+from shoal.client.reflector import Key, key_of
 from shoal.client.rest import Client
 from shoal.clock import Clock
 from shoal.controlplane.hosted_clusters import HostedClusterFilter
-from shoal.controlplane.jobs.controller import JOBS, SYNC_RETRY_SECONDS, remove_tracking_finalizer
+from shoal.controlplane.jobs.controller import JOBS, remove_tracking_finalizer
 from shoal.controlplane.jobs.pods import has_tracking_finalizer
+from shoal.controlplane.podcontrol.control import PODS
 from shoal.kinds.batch.job import is_finished, is_managed_elsewhere
 from shoal.objects.errors import NotFound
 from shoal.objects.ownership import controller_name, controller_of
+from shoal.runtime.cache_sync import CacheSyncGate
 from shoal.runtime.controller import Controller
-from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
+from shoal.runtime.informer_store import by_controller
 
 Object = dict[str, Any]
 
@@ -27,20 +30,21 @@ Object = dict[str, Any]
 class OrphanPodReconciler:
     """Keys are pods."""
 
-    def __init__(
-        self, client: Client, clock: Clock, hosted: HostedClusterFilter, jobs: IndexedInformer, pods: IndexedInformer
-    ) -> None:
-        self._client, self._hosted_filter, self._jobs, self._pods = client, hosted, jobs, pods
+    def __init__(self, client: Client, clock: Clock, hosted: HostedClusterFilter) -> None:
+        self._client, self._hosted_filter, wildcard = client, hosted, client.in_cluster("*")
+        self._jobs = Informer(wildcard, JOBS, clock)
+        self._pods = Informer(wildcard, PODS, clock, indexers=(by_controller,))
         self.controller: Controller[Key] = Controller("job-orphans", clock, self.reconcile)
-        jobs.event_handlers.append(self._on_job)
-        pods.event_handlers.append(self._on_pod)
+        self._cache_sync: CacheSyncGate[Key] = CacheSyncGate(self.controller.queue.add, self._jobs, self._pods)
+        self.controller.watch(self._jobs, self._on_job)
+        self.controller.watch(self._pods, self._on_pod)
 
     def _on_job(self, key: Key, old: Object | None, new: Object | None) -> None:
         if new is not None and old is not None and _uid_and_finished(new) == _uid_and_finished(old):
             return
-        for job in (old, new):
-            for pod in self._pods.by_controller(key, job["metadata"]["uid"]) if job is not None else ():
-                self._on_pod((key[0], key[1], pod["metadata"]["name"]), None, pod)
+        for uid in {job["metadata"]["uid"] for job in (old, new) if job is not None}:
+            for pod in self._pods.by_index(by_controller, (*key[:2], uid)):
+                self._on_pod(key_of(pod), None, pod)
 
     def _on_pod(self, key: Key, old: Object | None, new: Object | None) -> None:
         if new is not None and has_tracking_finalizer(new) and not self._is_tracked(key, new):
@@ -57,25 +61,24 @@ class OrphanPodReconciler:
         job = self._jobs.get((key[0], key[1], name)) if name else None
         return not name or (job is not None and job["metadata"]["uid"] == reference["uid"] and _tracks_pods(job))
 
-    async def reconcile(self, key: Key) -> float | None:
-        if not self._jobs.has_synced:
-            return SYNC_RETRY_SECONDS
+    async def reconcile(self, key: Key) -> None:
+        if not self._cache_sync.allow(key):
+            return
         pod = self._pods.get(key)
         if pod is None or not has_tracking_finalizer(pod) or self._is_tracked(key, pod):
-            return None
+            return
         if not self._hosted_filter.accepts(key[0], self.controller.queue.add, key):
-            return None
+            return
         client, reference = self._client.in_cluster(key[0]), controller_of(pod)
         try:
             if reference is not None:
                 job = await client.get(JOBS, reference["name"], key[1])
                 if job["metadata"]["uid"] == reference["uid"] and _tracks_pods(job):
-                    return None
+                    return
         except NotFound:
             pass
         with suppress(NotFound):
             await remove_tracking_finalizer(client, key[2], key[1])
-        return None
 
 
 def _uid_and_finished(job: Object) -> tuple[str, bool]:

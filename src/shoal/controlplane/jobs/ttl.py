@@ -13,7 +13,7 @@ from shoal.kinds.batch.job import expiry_time
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller
 from shoal.runtime.delay_queue import DelayQueue
-from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
 
@@ -21,12 +21,13 @@ Object = dict[str, Any]
 class TTLAfterFinishedReconciler:
     """Keys are Jobs."""
 
-    def __init__(self, client: Client, clock: Clock, hosted: HostedClusterFilter, jobs: IndexedInformer) -> None:
-        self._client, self._clock, self._hosted_filter, self._jobs = client, clock, hosted, jobs
+    def __init__(self, client: Client, clock: Clock, hosted: HostedClusterFilter) -> None:
+        self._client, self._clock, self._hosted_filter = client, clock, hosted
+        self._jobs = Informer(client.in_cluster("*"), JOBS, clock)
         self.controller: Controller[Key] = Controller("job-expiry", clock, self.reconcile)
         self._delay_queue = DelayQueue(clock, self.controller.queue.add)
         self.controller.sources.append(self._delay_queue.run)
-        jobs.event_handlers.append(lambda key, before, now: self._delay_queue.schedule(key, expiry_time(now)))
+        self.controller.watch(self._jobs, lambda key, old, new: self._delay_queue.schedule(key, expiry_time(new)))
 
     async def reconcile(self, key: Key) -> None:
         if not self._is_expired(key, self._jobs.get(key)) or not self._hosted_filter.accepts(

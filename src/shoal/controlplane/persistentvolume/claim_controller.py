@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.client.reflector import Key
+from shoal.client.reflector import Key, key_of
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
 from shoal.controlplane.hosted_clusters import HostedClusterFilter
@@ -23,10 +23,19 @@ from shoal.controlplane.persistentvolume.decide import (
     is_delayed_binding,
     selected_node,
 )
-from shoal.controlplane.persistentvolume.index import ClaimUserIndex, VolumeIndex, claim_key_of
+from shoal.controlplane.persistentvolume.index import (
+    by_claim_reference,
+    by_used_claim,
+    changed_claims,
+    claim_key_of,
+    free_by_class,
+    is_unbound,
+    unbound_by_cluster,
+)
 from shoal.controlplane.persistentvolume.simulated_provisioner import new_volume, volume_name
 from shoal.controlplane.persistentvolume.volume_match import ConsumerNode, is_bound_to
-from shoal.kinds.core.persistentvolume import BIND_COMPLETED, PROVISIONER_ANNOTATIONS, SELECTED_NODE, storage_class_of
+from shoal.controlplane.podcontrol.control import PODS
+from shoal.kinds.core.persistentvolume import PROVISIONER_ANNOTATIONS, SELECTED_NODE, storage_class_of
 from shoal.kinds.core.pod.status import is_terminal
 from shoal.kinds.storage.storage import SIMULATED_PROVISIONER, default_storage_class_name
 from shoal.objects.errors import AlreadyExists, NotFound
@@ -34,12 +43,13 @@ from shoal.runtime.cache_sync import CacheSyncGate
 from shoal.runtime.controller import Controller
 from shoal.runtime.event_recorder import EventRecorder, EventSource
 from shoal.runtime.expectations import WriteExpectations
-from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
 
 CLAIMS = GroupVersionResource("", "v1", "persistentvolumeclaims")
 VOLUMES = GroupVersionResource("", "v1", "persistentvolumes", namespaced=False)
+NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
 STORAGE_CLASSES = GroupVersionResource("storage.k8s.io", "v1", "storageclasses", namespaced=False)
 EVENT_SOURCE = EventSource("persistentvolume-controller", "v1", "PersistentVolumeClaim")
 PROVISIONER_EVENT_SOURCE = EventSource(SIMULATED_PROVISIONER, "v1", "PersistentVolumeClaim")
@@ -51,49 +61,30 @@ WORKERS = 16
 
 
 class ClaimReconciler:
-    """Keys are claims. The informers are shared with other controllers and are run elsewhere."""
+    """Keys are claims."""
 
-    def __init__(
-        self,
-        client: Client,
-        clock: Clock,
-        hosted: HostedClusterFilter,
-        recorder: EventRecorder,
-        claims: IndexedInformer,
-        volumes: IndexedInformer,
-        classes: IndexedInformer,
-        nodes: IndexedInformer,
-        users: ClaimUserIndex,
-        index: VolumeIndex,
-    ) -> None:
+    def __init__(self, client: Client, clock: Clock, hosted: HostedClusterFilter, recorder: EventRecorder) -> None:
         self._client, self._clock, self._hosted_filter, self._recorder = client, clock, hosted, recorder
-        self._claims, self._volumes, self._nodes = claims, volumes, nodes
-        self._users, self._index = users, index
+        wildcard = client.in_cluster("*")
+        self._claims = claims = Informer(wildcard, CLAIMS, clock, indexers=(unbound_by_cluster,))
+        self._volumes = volumes = Informer(wildcard, VOLUMES, clock, indexers=(by_claim_reference, free_by_class))
+        self._nodes = nodes = Informer(wildcard, NODES, clock)
+        self._pods = Informer(wildcard, PODS, clock, indexers=(by_used_claim,))
         self.controller: Controller[Key] = Controller("volume-claims", clock, self.reconcile, WORKERS)
         self._cache_sync: CacheSyncGate[Key] = CacheSyncGate(self.controller.queue.add, claims, volumes, nodes)
         self._claim_expectations: WriteExpectations[Key] = WriteExpectations(claims)
         self._volume_expectations: WriteExpectations[Key] = WriteExpectations(volumes)
-        self._unbound: dict[str, set[Key]] = {}
-        """By cluster."""
         self._last_events: dict[Key, tuple[str, str]] = {}
-        claims.event_handlers.append(self._on_claim)
-        volumes.event_handlers.append(self._on_volume)
-        classes.event_handlers.append(self._on_storage_class)
-        users.event_handlers.append(self._on_claim_use)
+        self.controller.watch(claims, self._on_claim)
+        self.controller.watch(volumes, self._on_volume)
+        self.controller.watch(Informer(wildcard, STORAGE_CLASSES, clock), self._on_storage_class)
+        self.controller.watch(self._pods, self._on_pod)
+        self.controller.sources.append(nodes.run)
 
     def _on_claim(self, key: Key, old: Object | None, new: Object | None) -> None:
-        if new is None or BIND_COMPLETED in (new["metadata"].get("annotations") or {}):
-            self._forget_unbound(key)
-        else:
-            self._unbound.setdefault(key[0], set()).add(key)
+        if new is None or not is_unbound(new):
+            self._last_events.pop(key, None)
         self.controller.queue.add(key)
-
-    def _forget_unbound(self, key: Key) -> None:
-        waiting = self._unbound.get(key[0], set())
-        waiting.discard(key)
-        if not waiting:
-            self._unbound.pop(key[0], None)
-        self._last_events.pop(key, None)
 
     def _on_volume(self, key: Key, old: Object | None, new: Object | None) -> None:
         for claim in {claim_key_of(key, old), claim_key_of(key, new)} - {None}:
@@ -106,20 +97,20 @@ class ClaimReconciler:
 
     def _enqueue_unbound(self, cluster: str, storage_class: str, volume: str) -> None:
         """Enqueues unbound claims of the class, of no class, or that request the volume."""
-        for key in self._unbound.get(cluster, ()):
-            claim = self._claims.get(key)
-            if claim is not None:
-                requested_volume = claim["spec"].get("volumeName")
-                if (
-                    requested_volume == volume
-                    if requested_volume
-                    else (storage_class_of(claim) or storage_class) == storage_class
-                ):
-                    self.controller.queue.add(key)
+        for claim in self._claims.by_index(unbound_by_cluster, cluster):
+            requested_volume = claim["spec"].get("volumeName")
+            if (
+                requested_volume == volume
+                if requested_volume
+                else (storage_class_of(claim) or storage_class) == storage_class
+            ):
+                self.controller.queue.add(key_of(claim))
 
-    def _on_claim_use(self, key: Key) -> None:
-        if key in self._unbound.get(key[0], ()):
-            self.controller.queue.add(key)
+    def _on_pod(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for claim_key in changed_claims(key, old, new):
+            claim = self._claims.get(claim_key)
+            if claim is not None and is_unbound(claim):
+                self.controller.queue.add(claim_key)
 
     async def reconcile(self, key: Key) -> float | None:
         claim = self._claims.get(key)
@@ -141,11 +132,14 @@ class ClaimReconciler:
     async def _claim_context(self, key: Key, claim: Object) -> ClaimContext:
         name = claim["spec"].get("volumeName")
         requested_volume = self._volumes.get((key[0], "", name)) if name else None
-        if name or BIND_COMPLETED in (claim["metadata"].get("annotations") or {}):
+        if name or not is_unbound(claim):
             return ClaimContext(requested_volume=requested_volume)
         storage_class, default = await self._storage_class(key[0], claim)
         consumer_node, waiting_pods = self._consumer(key, claim) if is_delayed_binding(storage_class) else (None, ())
-        candidates = self._index.candidates(key, storage_class_of(claim) or "")
+        candidates = [
+            *self._volumes.by_index(by_claim_reference, key),
+            *self._volumes.by_index(free_by_class, (key[0], storage_class_of(claim) or "")),
+        ]
         return ClaimContext(candidates, None, storage_class, default, consumer_node, waiting_pods)
 
     async def _storage_class(self, cluster: str, claim: Object) -> tuple[Object | None, str]:
@@ -162,7 +156,7 @@ class ClaimReconciler:
             return None, ""
 
     def _consumer(self, key: Key, claim: Object) -> tuple[ConsumerNode | None, tuple[str, ...]]:
-        pods = [pod for pod in self._users.pods_using(key) if not is_terminal(pod)]
+        pods = [pod for pod in self._pods.by_index(by_used_claim, key) if not is_terminal(pod)]
         pods.sort(key=lambda pod: (pod["metadata"].get("creationTimestamp") or "", pod["metadata"]["name"]))
         node = selected_node(claim) or next((n for pod in pods if (n := pod["spec"].get("nodeName"))), "")
         if node:

@@ -9,56 +9,48 @@ from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
 from shoal.controlplane.hosted_clusters import HostedClusterFilter
 from shoal.controlplane.persistentvolume.claim_controller import CLAIMS, VOLUMES
-from shoal.controlplane.persistentvolume.index import ClaimUserIndex, claim_names_of
+from shoal.controlplane.persistentvolume.index import by_used_claim, changed_claims, claim_names_of
+from shoal.controlplane.podcontrol.control import PODS
 from shoal.kinds.core.persistentvolume import CLAIM_PROTECTION_FINALIZER, VOLUME_PROTECTION_FINALIZER
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller
-from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
-
-PODS = GroupVersionResource("", "v1", "pods")
 
 
 class ProtectionReconciler:
     """Keys of one controller are claims, of the other volumes. The server adds the finalizers to new objects."""
 
-    def __init__(
-        self,
-        client: Client,
-        clock: Clock,
-        hosted: HostedClusterFilter,
-        claims: IndexedInformer,
-        volumes: IndexedInformer,
-        users: ClaimUserIndex,
-    ) -> None:
-        self._client, self._hosted_filter = client, hosted
-        self._claims, self._volumes, self._users = claims, volumes, users
+    def __init__(self, client: Client, clock: Clock, hosted: HostedClusterFilter) -> None:
+        self._client, self._hosted_filter, wildcard = client, hosted, client.in_cluster("*")
+        self._claims, self._volumes = Informer(wildcard, CLAIMS, clock), Informer(wildcard, VOLUMES, clock)
+        self._pods = Informer(wildcard, PODS, clock, indexers=(by_used_claim,))
         self.claim_controller: Controller[Key] = Controller("claim-protection", clock, self._reconcile_claim)
         self.volume_controller: Controller[Key] = Controller("volume-protection", clock, self._reconcile_volume)
-        claims.event_handlers.append(
-            lambda key, before, now: self._enqueue_if_needed(
-                self.claim_controller, key, now, CLAIM_PROTECTION_FINALIZER
-            )
-        )
-        volumes.event_handlers.append(
-            lambda key, before, now: self._enqueue_if_needed(
-                self.volume_controller, key, now, VOLUME_PROTECTION_FINALIZER
-            )
-        )
-        users.event_handlers.append(
-            lambda key: self._enqueue_if_needed(self.claim_controller, key, claims.get(key), CLAIM_PROTECTION_FINALIZER)
-        )
+        self.claim_controller.watch(self._claims, self._on_claim)
+        self.claim_controller.watch(self._pods, self._on_pod)
+        self.volume_controller.watch(self._volumes, self._on_volume)
 
-    def _enqueue_if_needed(self, controller: Controller[Key], key: Key, obj: Object | None, finalizer: str) -> None:
-        if obj is not None and is_deleting(obj) == has_finalizer(obj, finalizer):
-            controller.queue.add(key)
+    def _on_claim(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is not None and is_deleting(new) == has_finalizer(new, CLAIM_PROTECTION_FINALIZER):
+            self.claim_controller.queue.add(key)
+
+    def _on_pod(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for claim in changed_claims(key, old, new):
+            self._on_claim(claim, None, self._claims.get(claim))
+
+    def _on_volume(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is not None and is_deleting(new) == has_finalizer(new, VOLUME_PROTECTION_FINALIZER):
+            self.volume_controller.queue.add(key)
 
     async def _reconcile_claim(self, key: Key) -> None:
         claim = self._claims.get(key)
         if claim is None or not self._hosted_filter.accepts(key[0], self.claim_controller.queue.add, key):
             return
-        if is_deleting(claim) and (any(map(_has_node, self._users.pods_using(key))) or await self._is_claim_used(key)):
+        if is_deleting(claim) and (
+            any(map(_has_node, self._pods.by_index(by_used_claim, key))) or await self._is_claim_used(key)
+        ):
             return
         await self._sync_finalizer(key, CLAIMS, claim, CLAIM_PROTECTION_FINALIZER)
 

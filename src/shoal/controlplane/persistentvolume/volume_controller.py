@@ -11,13 +11,13 @@ from shoal.clock import Clock, rfc3339
 from shoal.controlplane.hosted_clusters import HostedClusterFilter
 from shoal.controlplane.persistentvolume.claim_controller import CLAIMS, EXPECTATIONS_RETRY_SECONDS, VOLUMES
 from shoal.controlplane.persistentvolume.decide import decide_volume, unbound_volume
-from shoal.controlplane.persistentvolume.index import VolumeIndex, claim_key_of
+from shoal.controlplane.persistentvolume.index import by_claim_reference, claim_key_of
 from shoal.objects.errors import NotFound
 from shoal.runtime.cache_sync import CacheSyncGate
 from shoal.runtime.controller import Controller
 from shoal.runtime.event_recorder import EventRecorder, EventSource
 from shoal.runtime.expectations import WriteExpectations
-from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
 
@@ -33,22 +33,21 @@ class VolumeReconciler:
         clock: Clock,
         hosted: HostedClusterFilter,
         recorder: EventRecorder,
-        claims: IndexedInformer,
-        volumes: IndexedInformer,
-        index: VolumeIndex,
         enqueue_claim: Callable[[Key], None],
     ) -> None:
         self._client, self._clock, self._hosted_filter, self._recorder = client, clock, hosted, recorder
-        self._claims, self._volumes, self._index, self._enqueue_claim = claims, volumes, index, enqueue_claim
+        self._enqueue_claim, wildcard = enqueue_claim, client.in_cluster("*")
+        self._claims = claims = Informer(wildcard, CLAIMS, clock)
+        self._volumes = volumes = Informer(wildcard, VOLUMES, clock, indexers=(by_claim_reference,))
         self.controller: Controller[Key] = Controller("volumes", clock, self.reconcile)
         self._cache_sync: CacheSyncGate[Key] = CacheSyncGate(self.controller.queue.add, claims, volumes)
         self._expectations: WriteExpectations[Key] = WriteExpectations(volumes)
         self._last_messages: dict[Key, str] = {}
-        volumes.event_handlers.append(lambda key, before, now: self.controller.queue.add(key))
-        claims.event_handlers.append(self._on_claim)
+        self.controller.watch(volumes, lambda key, old, new: self.controller.queue.add(key))
+        self.controller.watch(claims, self._on_claim)
 
     def _on_claim(self, key: Key, old: Object | None, new: Object | None) -> None:
-        names = {volume["metadata"]["name"] for volume in self._index.for_claim(key)}
+        names = {volume["metadata"]["name"] for volume in self._volumes.by_index(by_claim_reference, key)}
         names |= {one["spec"].get("volumeName") for one in (old, new) if one is not None}
         for name in names - {None, ""}:
             self.controller.queue.add((key[0], "", name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from shoal.client.reflector import Key
+from shoal.client.reflector import Key, key_of
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
 from shoal.controlplane.cost_throttle import CostThrottle
@@ -20,7 +20,7 @@ from shoal.controlplane.podbudget.decide import (
     sync_failed_status,
     unmanaged_pods,
 )
-from shoal.controlplane.podbudget.scales import ControllerScaleFinder, ScaleUnknown
+from shoal.controlplane.podbudget.scales import DEPLOYMENTS, REPLICA_SETS, ControllerScaleFinder, ScaleUnknown
 from shoal.kinds.core.pod.status import is_ready
 from shoal.objects.errors import NotFound
 from shoal.objects.ownership import controller_of, selector_of
@@ -28,7 +28,8 @@ from shoal.runtime.cache_sync import CacheSyncGate
 from shoal.runtime.controller import Controller
 from shoal.runtime.event_recorder import EventRecorder, EventSource
 from shoal.runtime.expectations import WriteExpectations
-from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
+from shoal.runtime.informer_store import by_namespace
 
 Object = dict[str, Any]
 
@@ -42,60 +43,45 @@ REQUEUE_MARGIN_SECONDS = 0.01
 
 
 class DisruptionReconciler:
-    """Keys of one controller are budgets, of the other pods. The informers are shared with other controllers and are
-    run elsewhere.
-    """
+    """Keys are budgets."""
 
-    def __init__(
-        self,
-        client: Client,
-        clock: Clock,
-        hosted: HostedClusterFilter,
-        recorder: EventRecorder,
-        budgets: IndexedInformer,
-        pods: IndexedInformer,
-        deployments: IndexedInformer,
-        replica_sets: IndexedInformer,
-    ) -> None:
+    def __init__(self, client: Client, clock: Clock, hosted: HostedClusterFilter, recorder: EventRecorder) -> None:
         self._client, self._clock, self._hosted_filter, self._recorder = client, clock, hosted, recorder
-        self._budgets, self._pods = budgets, pods
+        wildcard = client.in_cluster("*")
+        self._budgets = budgets = Informer(wildcard, PDBS, clock, indexers=(by_namespace,))
+        self._pods = pods = Informer(wildcard, PODS, clock, indexers=(by_namespace,))
+        deployments, replica_sets = Informer(wildcard, DEPLOYMENTS, clock), Informer(wildcard, REPLICA_SETS, clock)
         self._scales = ControllerScaleFinder(client, deployments, replica_sets)
-        self.budget_controller: Controller[Key] = Controller("disruption-budgets", clock, self._reconcile_budget)
-        self.stale_condition_controller: Controller[Key] = Controller(
-            "stale-disruptions", clock, self._clear_stale_condition, 1
-        )
-        self._throttle = CostThrottle(clock, self.budget_controller.queue)
-        self._cache_sync: CacheSyncGate[Key] = CacheSyncGate(self.budget_controller.queue.add, budgets, pods)
+        self.controller: Controller[Key] = Controller("disruption-budgets", clock, self.reconcile)
+        self._throttle = CostThrottle(clock, self.controller.queue)
+        self._cache_sync: CacheSyncGate[Key] = CacheSyncGate(self.controller.queue.add, budgets, pods)
         self._status_expectations: WriteExpectations[Key] = WriteExpectations(budgets)
-        budgets.event_handlers.append(lambda key, before, now: self.budget_controller.queue.add(key))
-        pods.event_handlers.append(self._on_pod)
+        self.controller.watch(budgets, lambda key, old, new: self.controller.queue.add(key))
+        self.controller.watch(pods, self._on_pod)
+        self.controller.sources += [deployments.run, replica_sets.run]
 
     def _on_pod(self, key: Key, old: Object | None, new: Object | None) -> None:
-        if new is not None and seconds_until_stale(new, self._clock.now()) is not None:
-            self.stale_condition_controller.queue.add(key)
-        budgets = self._budgets.by_namespace(key)
+        budgets = self._budgets.by_index(by_namespace, key[:2])
         if not budgets or _pod_facts(old) == _pod_facts(new):
             return
         labels = [pod["metadata"].get("labels") for pod in (old, new) if pod is not None]
-        for owner, budget in budgets:
+        for budget in budgets:
             selector = selector_of(budget)
             if any(selector.matches(one) for one in labels):
-                self._throttle.enqueue(owner)
+                self._throttle.enqueue(key_of(budget))
 
-    async def _reconcile_budget(self, key: Key) -> float | None:
+    async def reconcile(self, key: Key) -> float | None:
         budget = self._budgets.get(key)
         if budget is None:
             self._throttle.forget(key)
             self._status_expectations.forget(key)
             return None
-        if not self._cache_sync.allow(key) or not self._hosted_filter.accepts(
-            key[0], self.budget_controller.queue.add, key
-        ):
+        if not self._cache_sync.allow(key) or not self._hosted_filter.accepts(key[0], self.controller.queue.add, key):
             return None
         if not self._status_expectations.satisfied(key):
             return EXPECTATIONS_RETRY_SECONDS
-        selector, namespace_pods = selector_of(budget), self._pods.by_namespace(key)
-        pods = [pod for _, pod in namespace_pods if selector.matches(pod["metadata"].get("labels"))]
+        selector, namespace_pods = selector_of(budget), self._pods.by_index(by_namespace, key[:2])
+        pods = [pod for pod in namespace_pods if selector.matches(pod["metadata"].get("labels"))]
         self._throttle.record_cost(key, len(namespace_pods))
         now = self._clock.now()
         try:
@@ -141,14 +127,24 @@ class DisruptionReconciler:
         except NotFound:
             return
 
-    async def _clear_stale_condition(self, key: Key) -> float | None:
+
+class StaleDisruptionReconciler:
+    """Keys are pods with the condition DisruptionTarget."""
+
+    def __init__(self, client: Client, clock: Clock, hosted: HostedClusterFilter) -> None:
+        self._client, self._clock, self._hosted_filter = client, clock, hosted
+        self._pods = Informer(client.in_cluster("*"), PODS, clock)
+        self.controller: Controller[Key] = Controller("stale-disruptions", clock, self.reconcile, 1)
+        self.controller.watch(self._pods, self._on_pod)
+
+    def _on_pod(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is not None and seconds_until_stale(new, self._clock.now()) is not None:
+            self.controller.queue.add(key)
+
+    async def reconcile(self, key: Key) -> float | None:
         pod = self._pods.get(key)
         remaining = seconds_until_stale(pod, self._clock.now()) if pod is not None else None
-        if (
-            pod is None
-            or remaining is None
-            or not self._hosted_filter.accepts(key[0], self.stale_condition_controller.queue.add, key)
-        ):
+        if pod is None or remaining is None or not self._hosted_filter.accepts(key[0], self.controller.queue.add, key):
             return None
         if remaining > 0:
             return remaining + REQUEUE_MARGIN_SECONDS

@@ -8,7 +8,7 @@ from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.objects.errors import NotFound, ShoalError
 from shoal.objects.ownership import controller_of
-from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
 
@@ -27,7 +27,7 @@ class ScaleUnknown(ShoalError):
 
 
 class ControllerScaleFinder:
-    def __init__(self, client: Client, deployments: IndexedInformer, replica_sets: IndexedInformer) -> None:
+    def __init__(self, client: Client, deployments: Informer, replica_sets: Informer) -> None:
         self._client, self._deployments, self._sets = client, deployments, replica_sets
 
     async def for_pods(self, key: Key, pods: list[Object]) -> dict[str, int]:
@@ -61,7 +61,7 @@ class ControllerScaleFinder:
         return None if deployment is None else _uid_and_replicas(deployment)
 
     async def _cached_or_live(
-        self, view: IndexedInformer, gvr: GroupVersionResource, key: Key, reference: Object
+        self, view: Informer, gvr: GroupVersionResource, key: Key, reference: Object
     ) -> Object | None:
         """Falls back to the server: the informer may lag behind the one of pods."""
         obj = view.get((key[0], key[1], reference["name"]))

@@ -23,7 +23,7 @@ from shoal.objects.ownership import (
     release_patch,
 )
 from shoal.runtime.expectations import WriteExpectations
-from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
 
@@ -43,7 +43,7 @@ class PodControl:
     def __init__(
         self,
         client: Client,
-        pods: IndexedInformer,
+        pods: Informer,
         owner_gvr: GroupVersionResource,
         api_version: str,
         owner_kind: str,

@@ -1,13 +1,15 @@
-"""Predicates on changes of pod owners and of orphaned pods. Pure."""
+"""Predicates on changes of pod owners and of orphaned pods."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from shoal.client.reflector import Key
+from shoal.client.reflector import Key, key_of
 from shoal.objects.ownership import controller_of, selector_of
 from shoal.objects.selectors import LabelSelector
+from shoal.runtime.informer import Informer
+from shoal.runtime.informer_store import by_namespace
 
 Object = dict[str, Any]
 
@@ -20,14 +22,16 @@ def spec_or_metadata_changed(before: Object | None, now: Object | None) -> bool:
 
 
 def matching_owners(
-    pod: Object | None, owners: Iterable[tuple[Key, Object]], selector: Callable[[Object], LabelSelector] = selector_of
+    key: Key, pod: Object | None, owners: Informer, selector: Callable[[Object], LabelSelector] = selector_of
 ) -> Iterator[Key]:
-    """Yields the owners whose selector matches the pod, if it has no controller."""
+    """Yields the owners whose selector matches the pod of that key, if it has no controller. `owners` is indexed by
+    namespace.
+    """
     if pod is not None and controller_of(pod) is None:
         labels = pod["metadata"].get("labels")
-        for key, owner in owners:
+        for owner in owners.by_index(by_namespace, key[:2]):
             if selector(owner).matches(labels):
-                yield key
+                yield key_of(owner)
 
 
 def _relevant_metadata(metadata: Object) -> tuple[object, ...]:

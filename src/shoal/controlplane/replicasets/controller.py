@@ -13,7 +13,7 @@ from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
 from shoal.controlplane.hosted_clusters import HostedClusterFilter
-from shoal.controlplane.podcontrol.control import PodControl, PodEventSink
+from shoal.controlplane.podcontrol.control import PODS, PodControl, PodEventSink
 from shoal.controlplane.podcontrol.predicates import matching_owners
 from shoal.controlplane.replicasets.decide import ReplicaSetPlan, plan, replica_set_status, split_active
 from shoal.kinds.core.pod.status import seconds_to_next_available
@@ -22,7 +22,8 @@ from shoal.objects.selectors import LabelSelector
 from shoal.runtime.cache_sync import CacheSyncGate
 from shoal.runtime.controller import Controller
 from shoal.runtime.expectations import StatusWriter
-from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
+from shoal.runtime.informer_store import by_controller, by_namespace
 
 Object = dict[str, Any]
 
@@ -55,20 +56,21 @@ REPLICA_SET_OWNER = ReplicaOwnerKind(REPLICA_SETS, "apps/v1", "ReplicaSet")
 
 
 class ReplicaSetReconciler:
-    """Keys are ReplicaSets. The informers are shared with other controllers and are run elsewhere."""
+    """Keys are ReplicaSets."""
 
     def __init__(
         self,
         client: Client,
         clock: Clock,
         hosted: HostedClusterFilter,
-        replica_sets: IndexedInformer,
-        pods: IndexedInformer,
         event_sink: PodEventSink | None = None,
         owner_kind: ReplicaOwnerKind = REPLICA_SET_OWNER,
     ) -> None:
         self._clock, self._hosted_filter = clock, hosted
-        self._replica_sets, self._pods, self._owner_kind = replica_sets, pods, owner_kind
+        self._owner_kind, wildcard = owner_kind, client.in_cluster("*")
+        indexers = (by_controller, by_namespace)
+        self._replica_sets = replica_sets = Informer(wildcard, owner_kind.resource, clock, indexers=indexers)
+        self._pods = pods = Informer(wildcard, PODS, clock, indexers=(by_controller,))
         self._pod_control = PodControl(
             client, pods, owner_kind.resource, owner_kind.api_version, owner_kind.kind, event_sink
         )
@@ -76,8 +78,8 @@ class ReplicaSetReconciler:
         self._paused_until: dict[Key, float] = {}
         self.controller: Controller[Key] = Controller(owner_kind.resource.resource, clock, self.reconcile, WORKERS)
         self._cache_sync: CacheSyncGate[Key] = CacheSyncGate(self.controller.queue.add, replica_sets, pods)
-        replica_sets.event_handlers.append(self._on_replica_set)
-        pods.event_handlers.append(self._on_pod)
+        self.controller.watch(replica_sets, self._on_replica_set)
+        self.controller.watch(pods, self._on_pod)
 
     def _on_replica_set(self, key: Key, old: Object | None, new: Object | None) -> None:
         self.controller.queue.add(key)
@@ -85,7 +87,7 @@ class ReplicaSetReconciler:
     def _on_pod(self, key: Key, old: Object | None, new: Object | None) -> None:
         for owner in self._pod_control.owners(key, old, new):
             self._enqueue_throttled(owner)
-        for owner in matching_owners(new, self._replica_sets.by_namespace(key), self._owner_kind.selector):
+        for owner in matching_owners(key, new, self._replica_sets, self._owner_kind.selector):
             self.controller.queue.add(owner)
 
     def _enqueue_throttled(self, key: Key) -> None:
@@ -106,9 +108,10 @@ class ReplicaSetReconciler:
             return None
         if not self._pod_control.satisfied(key) or not self._status_writer.satisfied(key):
             return EXPECTATIONS_RETRY_SECONDS
-        owned = self._pods.by_controller(key, replica_set["metadata"]["uid"])
+        owned = self._pods.by_index(by_controller, (*key[:2], replica_set["metadata"]["uid"]))
+        orphans = self._pods.by_index(by_controller, (*key[:2], ""))
         self._record_cost(key, len(owned))
-        claims = claim_objects(replica_set, owned, self._pods.orphans(key), self._owner_kind.selector(replica_set))
+        claims = claim_objects(replica_set, owned, orphans, self._owner_kind.selector(replica_set))
         if await self._pod_control.adopt_and_release(key, replica_set, claims):
             return EXPECTATIONS_RETRY_SECONDS
         active, terminating = split_active(claims.owned, self._pod_control.unobserved_deletions(key, claims.owned))
@@ -143,9 +146,11 @@ class ReplicaSetReconciler:
         """Yields the pods of all ReplicaSets with the same controller. Lazy: rarely needed."""
         reference = controller_of(replica_set)
         for sibling in (
-            self._replica_sets.by_controller(key, reference["uid"]) if reference is not None else [replica_set]
+            self._replica_sets.by_index(by_controller, (*key[:2], reference["uid"]))
+            if reference is not None
+            else [replica_set]
         ):
-            yield from self._pods.by_controller(key, sibling["metadata"]["uid"])
+            yield from self._pods.by_index(by_controller, (*key[:2], sibling["metadata"]["uid"]))
 
     async def _write_status(
         self,

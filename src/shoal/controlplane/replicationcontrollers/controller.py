@@ -11,7 +11,6 @@ from shoal.controlplane.podcontrol.control import PodEventSink
 from shoal.controlplane.replicasets.controller import ReplicaOwnerKind, ReplicaSetReconciler
 from shoal.objects.errors import BadRequest
 from shoal.objects.selectors import SELECT_NOTHING, LabelSelector, from_label_selector
-from shoal.runtime.indexed_informer import IndexedInformer
 
 Object = dict[str, Any]
 
@@ -36,8 +35,6 @@ def new_replication_controller_reconciler(
     client: Client,
     clock: Clock,
     hosted: HostedClusterFilter,
-    controllers: IndexedInformer,
-    pods: IndexedInformer,
     event_sink: PodEventSink,
 ) -> ReplicaSetReconciler:
-    return ReplicaSetReconciler(client, clock, hosted, controllers, pods, event_sink, REPLICATION_CONTROLLER_OWNER)
+    return ReplicaSetReconciler(client, clock, hosted, event_sink, REPLICATION_CONTROLLER_OWNER)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any
 
-from shoal.client.reflector import Key
+from shoal.client.reflector import Key, key_of
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
 from shoal.controlplane.hosted_clusters import HostedClusterFilter
@@ -14,7 +14,7 @@ from shoal.kinds.core.service.services import KUBERNETES_SERVICE_IP
 from shoal.objects.conditions import condition_is, set_condition
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller
-from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
 
 Network = IPv4Network | IPv6Network
 
@@ -65,41 +65,37 @@ SERVICES = GroupVersionResource("", "v1", "services")
 SERVICE_CIDRS = GroupVersionResource("networking.k8s.io", "v1", "servicecidrs", namespaced=False)
 
 
-class ServiceCIDRReconciler:
-    """Keys are ServiceCIDRs. The informers are shared with other controllers and are run elsewhere."""
+def terminating_by_cluster(key: Key, cidr: Object) -> tuple[str, ...]:
+    """Index of deleted ServiceCIDRs by logical cluster."""
+    return (key[0],) if "deletionTimestamp" in cidr["metadata"] else ()
 
-    def __init__(
-        self,
-        client: Client,
-        clock: Clock,
-        hosted: HostedClusterFilter,
-        cidrs: IndexedInformer,
-        services: IndexedInformer,
-    ) -> None:
-        self._client, self._clock, self._hosted_filter, self._cidrs = client, clock, hosted, cidrs
-        self._deleting: dict[str, set[Key]] = {}
-        """By cluster: deleted ServiceCIDRs that wait for Services."""
+
+class ServiceCIDRReconciler:
+    """Keys are ServiceCIDRs."""
+
+    def __init__(self, client: Client, clock: Clock, hosted: HostedClusterFilter) -> None:
+        self._client, self._clock, self._hosted_filter, wildcard = client, clock, hosted, client.in_cluster("*")
+        self._cidrs = Informer(wildcard, SERVICE_CIDRS, clock, indexers=(terminating_by_cluster,))
         self.controller: Controller[Key] = Controller("servicecidrs", clock, self.reconcile, 1)
-        cidrs.event_handlers.append(self._on_cidr)
-        services.event_handlers.append(self._on_service)
+        self.controller.watch(self._cidrs, self._on_cidr)
+        self.controller.watch(Informer(wildcard, SERVICES, clock), self._on_service)
 
     def _on_cidr(self, key: Key, old: Object | None, new: Object | None) -> None:
-        self._enqueue_deleting(key[0])
+        self._enqueue_terminating(key[0])
         if new is not None and not ("deletionTimestamp" not in new["metadata"] and is_initialized(new)):
             self.controller.queue.add(key)
 
     def _on_service(self, key: Key, old: Object | None, new: Object | None) -> None:
         if new is None:
-            self._enqueue_deleting(key[0])
+            self._enqueue_terminating(key[0])
 
-    def _enqueue_deleting(self, cluster: str) -> None:
-        for key in self._deleting.get(cluster, ()):
-            self.controller.queue.add(key)
+    def _enqueue_terminating(self, cluster: str) -> None:
+        """Enqueues deleted ServiceCIDRs: they may wait for Services."""
+        for cidr in self._cidrs.by_index(terminating_by_cluster, cluster):
+            self.controller.queue.add(key_of(cidr))
 
     async def reconcile(self, key: Key) -> None:
         cidr = self._cidrs.get(key)
-        if cidr is None or "deletionTimestamp" not in cidr["metadata"]:
-            self._deleting.get(key[0], set()).discard(key)
         if cidr is None or not self._hosted_filter.accepts(key[0], self.controller.queue.add, key):
             return
         client = self._client.in_cluster(key[0])
@@ -135,7 +131,6 @@ class ServiceCIDRReconciler:
             kept = [one for one in finalizers if one != FINALIZER]
             await client.update(SERVICE_CIDRS, {**cidr, "metadata": {**cidr["metadata"], "finalizers": kept}})
             return
-        self._deleting.setdefault(key[0], set()).add(key)
         updated = with_terminating_condition(cidr, rfc3339(self._clock.now()))
         if updated is not cidr:
             await client.update(SERVICE_CIDRS, updated, "status")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.client.reflector import Key
+from shoal.client.reflector import Key, key_of
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
-from shoal.controlplane.controller_history import ControllerHistory, CurrentRevision
+from shoal.controlplane.controller_history import CONTROLLER_REVISIONS, ControllerHistory, CurrentRevision
 from shoal.controlplane.cost_throttle import CostThrottle
 from shoal.controlplane.hosted_clusters import HostedClusterFilter
 from shoal.controlplane.podcontrol.batches import slow_start
-from shoal.controlplane.podcontrol.control import PodControl
+from shoal.controlplane.podcontrol.control import PODS, PodControl
 from shoal.controlplane.podcontrol.predicates import matching_owners, spec_or_metadata_changed
 from shoal.controlplane.statefulsets.decide import StatefulSetDecision, StatefulSetSnapshot, decide, revisions_to_delete
 from shoal.controlplane.statefulsets.identity import claim_templates, filter_members
@@ -23,7 +23,8 @@ from shoal.runtime.cache_sync import CacheSyncGate
 from shoal.runtime.controller import Controller, RequeueError
 from shoal.runtime.event_recorder import EventRecorder, EventSource
 from shoal.runtime.expectations import StatusWriter, WriteExpectations
-from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
+from shoal.runtime.informer_store import by_controller, by_namespace
 
 EVENT_SOURCE = EventSource("statefulset-controller", "apps/v1", "StatefulSet")
 
@@ -63,21 +64,15 @@ meanwhile.
 
 
 class StatefulSetReconciler:
-    """Keys are StatefulSets. The informers are shared with other controllers and are run elsewhere."""
+    """Keys are StatefulSets."""
 
-    def __init__(
-        self,
-        client: Client,
-        clock: Clock,
-        hosted: HostedClusterFilter,
-        stateful_sets: IndexedInformer,
-        pods: IndexedInformer,
-        claims: IndexedInformer,
-        revisions: IndexedInformer,
-        recorder: EventRecorder,
-    ) -> None:
+    def __init__(self, client: Client, clock: Clock, hosted: HostedClusterFilter, recorder: EventRecorder) -> None:
         self._client, self._clock, self._hosted_filter = client, clock, hosted
-        self._sets, self._pods, self._claims = stateful_sets, pods, claims
+        wildcard = client.in_cluster("*")
+        self._sets = stateful_sets = Informer(wildcard, STATEFUL_SETS, clock, indexers=(by_namespace,))
+        self._pods = pods = Informer(wildcard, PODS, clock, indexers=(by_controller,))
+        self._claims = claims = Informer(wildcard, CLAIMS, clock, indexers=(by_namespace,))
+        revisions = Informer(wildcard, CONTROLLER_REVISIONS, clock, indexers=(by_controller,))
         self._events = StatefulSetEvents(recorder)
         self._pod_control = PodControl(client, pods, STATEFUL_SETS, "apps/v1", "StatefulSet", self._events.record_pod)
         self._history = ControllerHistory(client, revisions, STATEFUL_SETS, "StatefulSet")
@@ -88,10 +83,10 @@ class StatefulSetReconciler:
             self.controller.queue.add, stateful_sets, pods, claims, revisions
         )
         self._throttle = CostThrottle(clock, self.controller.queue)
-        stateful_sets.event_handlers.append(self._on_stateful_set)
-        pods.event_handlers.append(self._on_pod)
-        claims.event_handlers.append(self._on_claim)
-        revisions.event_handlers.append(self._on_revision)
+        self.controller.watch(stateful_sets, self._on_stateful_set)
+        self.controller.watch(pods, self._on_pod)
+        self.controller.watch(claims, self._on_claim)
+        self.controller.watch(revisions, self._on_revision)
 
     def _on_stateful_set(self, key: Key, old: Object | None, new: Object | None) -> None:
         if spec_or_metadata_changed(old, new):
@@ -103,11 +98,12 @@ class StatefulSetReconciler:
         for owner in self._pod_control.owners(key, old, new):
             if self._pod_control.satisfied(owner):
                 self._throttle.enqueue(owner)
-        for owner in matching_owners(new, self._sets.by_namespace(key)):
+        for owner in matching_owners(key, new, self._sets):
             self.controller.queue.add(owner)
 
     def _on_claim(self, key: Key, old: Object | None, new: Object | None) -> None:
-        for owner, stateful_set in self._sets.by_namespace(key):
+        for stateful_set in self._sets.by_index(by_namespace, key[:2]):
+            owner = key_of(stateful_set)
             names = (template["metadata"]["name"] for template in claim_templates(stateful_set))
             if any(key[2].startswith(f"{name}-{owner[2]}-") for name in names):
                 self.controller.queue.add(owner)
@@ -125,8 +121,9 @@ class StatefulSetReconciler:
             return None
         if not self._expectations_satisfied(key):
             return EXPECTATIONS_RETRY_SECONDS
-        owned = self._pods.by_controller(key, stateful_set["metadata"]["uid"])
-        claims = filter_members(stateful_set, claim_objects(stateful_set, owned, self._pods.orphans(key)))
+        owned = self._pods.by_index(by_controller, (*key[:2], stateful_set["metadata"]["uid"]))
+        orphans = self._pods.by_index(by_controller, (*key[:2], ""))
+        claims = filter_members(stateful_set, claim_objects(stateful_set, owned, orphans))
         if await self._pod_control.adopt_and_release(key, stateful_set, claims):
             return EXPECTATIONS_RETRY_SECONDS
         revisions = await self._history.adopt_and_list(key, stateful_set)
@@ -157,7 +154,7 @@ class StatefulSetReconciler:
         current = next((one for one in revisions if one["metadata"]["name"] == current_name), update_revision.revision)
         pods = self._pod_control.with_pending_deletions(key, pods, rfc3339(now))
         claims = (
-            {name[2]: claim_object for name, claim_object in self._claims.by_namespace(key)}
+            {claim["metadata"]["name"]: claim for claim in self._claims.by_index(by_namespace, key[:2])}
             if claim_templates(stateful_set)
             else {}
         )
