@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from shoal.client.rest import Client
 from shoal.clock import Clock
 from shoal.controlplane.kubelet.cluster_source import HostedClusterSource, SingleClusterSource
@@ -13,21 +11,18 @@ from shoal.controlplane.kubelet.nodelease import LeaseRenewer
 from shoal.controlplane.kubelet.stages import Stages
 from shoal.controlplane.nodelifecycle.controller import NodeLifecycleReconciler
 from shoal.runtime.event_recorder import EventRecorder
+from shoal.runtime.manager import Runnable
 
 
-class NodeRunnable(Protocol):
-    name: str
-
-    async def run(self) -> None: ...
-
-
-def new_node_controllers(client: Client, clock: Clock, stages: Stages | None = None) -> list[NodeRunnable]:
+def new_node_controllers(client: Client, clock: Clock, stages: Stages | None = None) -> list[Runnable]:
     """For the logical clusters of profile `cluster` in one store. `client` is that of the root cluster."""
     informers = NodeInformers(HostedClusterSource(client, clock), clock)
-    kubelet = Kubelet(informers, clock, EventRecorder(client.in_cluster, clock), stages)
+    recorder = EventRecorder(client.in_cluster, clock)
+    kubelet = Kubelet(informers, clock, recorder, stages)
     lifecycle = NodeLifecycleReconciler(informers, clock)
     return [
         informers,
+        recorder,
         kubelet.node_controller,
         kubelet.pod_controller,
         lifecycle.taint_controller,
@@ -35,8 +30,10 @@ def new_node_controllers(client: Client, clock: Clock, stages: Stages | None = N
     ]
 
 
-def new_simulated_node_controllers(client: Client, clock: Clock, stages: Stages | None = None) -> list[NodeRunnable]:
+def new_simulated_node_controllers(client: Client, clock: Clock, stages: Stages | None = None) -> list[Runnable]:
     """For the single cluster of an API server, whose own control plane monitors nodes by their Leases."""
     informers = NodeInformers(SingleClusterSource(client), clock)
-    kubelet = Kubelet(informers, clock, EventRecorder(client.in_cluster, clock), stages)
-    return [informers, kubelet.node_controller, kubelet.pod_controller, LeaseRenewer(informers, clock).controller]
+    recorder = EventRecorder(client.in_cluster, clock)
+    kubelet = Kubelet(informers, clock, recorder, stages)
+    leases = LeaseRenewer(informers, clock)
+    return [informers, recorder, kubelet.node_controller, kubelet.pod_controller, leases.controller]

@@ -14,9 +14,10 @@ from shoal.assemble.server.api_server import ApiServer, ApiServerSettings, admin
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import FakeClock
 from shoal.controlplane.kubelet.informers import NODES, PODS
-from shoal.controlplane.node_controllers import NodeRunnable, new_node_controllers, new_simulated_node_controllers
+from shoal.controlplane.node_controllers import new_node_controllers, new_simulated_node_controllers
 from shoal.kinds.fleet.logicalcluster import GROUP, VERSION
 from shoal.objects.conditions import condition_is
+from shoal.runtime.manager import Runnable
 from shoal.store.sqlite import SqliteStore
 from tests.controlplane.world import CLUSTERS, World, world
 
@@ -271,7 +272,7 @@ async def bare_server(directory: Path) -> AsyncIterator[World]:
 
 
 @asynccontextmanager
-async def run_controllers(loops: list[NodeRunnable]) -> AsyncIterator[None]:
+async def run_controllers(loops: list[Runnable]) -> AsyncIterator[None]:
     tasks = [asyncio.create_task(loop.run()) for loop in loops]
     try:
         yield

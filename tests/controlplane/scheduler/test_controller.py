@@ -13,8 +13,9 @@ from shoal.client.rest import Client
 from shoal.client.transport import Unreachable
 from shoal.clock import FakeClock
 from shoal.controlplane.scheduler.controller import PodScheduler
-from shoal.controlplane.scheduler.cycle import BATCH_SIZE
+from shoal.controlplane.scheduler.cycle import BATCH_SIZE, SchedulingCycle
 from shoal.objects.errors import Conflict
+from shoal.runtime.informer import Informer
 from tests.controlplane.scheduler.samples import bound_pod, from_server, node, pod
 
 Object = dict[str, Any]
@@ -56,22 +57,28 @@ class Wire:
 def scheduler(wire: Wire, profile: str = "cluster", *, informed: bool = True) -> PodScheduler:
     made = PodScheduler(Client(wire), FakeClock())
     made.informers.clusters.objects["", "", "east"] = {"metadata": {"name": "east"}, "spec": {"profile": profile}}
-    for reflector in (made.informers.pods, made.informers.nodes, made.informers.clusters):
-        reflector.has_synced = informed
+    if informed:
+        sync(made.informers.pods, made.informers.nodes, made.informers.clusters)
     return made
+
+
+def sync(*informers: Informer) -> None:
+    """As after a complete list."""
+    for informer in informers:
+        informer._synced.set()
 
 
 def see(made: PodScheduler, *objects: Object | None, key: str = "") -> None:
     """None: the pod of that name is gone."""
     for each in objects:
         if each is None:
-            made.informers._on_pod(("east", "default", key), None)
+            made.informers._on_pod(("east", "default", key), None, None)
             continue
         name = each["metadata"]["name"]
         if each["kind"] == "Node":
-            made.informers._on_node(("east", "", name), each)
+            made.informers._on_node(("east", "", name), None, each)
         else:
-            made.informers._on_pod(("east", "default", name), each)
+            made.informers._on_pod(("east", "default", name), None, each)
 
 
 async def test_a_binding_names_the_pod_by_uid() -> None:
@@ -111,8 +118,7 @@ async def test_nothing_is_decided_before_everything_was_seen() -> None:
     await made.reconcile("east")
     assert wire.sent == []
     see(made, bound_pod(pod("q"), "n"))
-    for reflector in (made.informers.pods, made.informers.nodes, made.informers.clusters):
-        reflector.has_synced = True
+    sync(made.informers.pods, made.informers.nodes, made.informers.clusters)
     made.on_sync()
     assert await made.controller.queue.get() == "east"
     await made.reconcile("east")
@@ -186,9 +192,9 @@ async def test_another_reason_is_told_after_a_pause() -> None:
 async def test_a_cluster_that_went_is_forgotten() -> None:
     made = scheduler(Wire())
     see(made, node("n"), from_server(pod("p", nodeSelector={"a": "b"})))
-    made.handle_logical_cluster(("", "", "east"), None)
-    made.informers._on_node(("east", "", "n"), None)
-    made.informers._on_pod(("east", "default", "p"), None)
+    made.handle_logical_cluster(("", "", "east"), None, None)
+    made.informers._on_node(("east", "", "n"), None, None)
+    made.informers._on_pod(("east", "default", "p"), None, None)
     assert made.cluster_schedulers == {}
 
 
@@ -197,7 +203,7 @@ async def test_others_are_told_to_go_and_the_pod_where_it_will_be() -> None:
     made = scheduler(wire)
     see(made, node("n", cpu="500m"), bound_pod(pod("low"), "n"))
     see(made, from_server(pod("high", priority=10)))
-    made.informers._lazy["poddisruptionbudgets"].has_synced = True
+    sync(made.informers._lazy["poddisruptionbudgets"])
     await made.reconcile("east")
     victim, gone, told = wire.sent
     assert victim[0] == STATUS.format("low")
@@ -221,7 +227,7 @@ async def test_an_eviction_that_fails_is_tried_again() -> None:
     wire.answers[STATUS.format("low")] = [500, 200]
     made = scheduler(wire)
     see(made, node("n", cpu="500m"), bound_pod(pod("low"), "n"), from_server(pod("high", priority=10)))
-    made.informers._lazy["poddisruptionbudgets"].has_synced = True
+    sync(made.informers._lazy["poddisruptionbudgets"])
     with pytest.raises(Exception, match="so it is"):
         await made.reconcile("east")
     wire.sent.clear()
@@ -235,12 +241,11 @@ async def test_a_claim_is_told_the_node_before_the_pod_is_bound() -> None:
     see(made, node("n"), from_server(pod("p", volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}])))
     assert await made.reconcile("east") is None
     assert wire.sent == [], "nothing is known of claims yet"
-    for later in made.informers._lazy.values():
-        later.has_synced = True
+    sync(*made.informers._lazy.values())
     late = {"metadata": {"name": "late"}, "provisioner": "x", "volumeBindingMode": "WaitForFirstConsumer"}
     claim: Object = {"metadata": {"namespace": "default", "name": "data"}, "spec": {"storageClassName": "late"}}
-    made.informers._on_lazy_object("storageclasses", ("east", "", "late"), late)
-    made.informers._on_lazy_object("persistentvolumeclaims", ("east", "default", "data"), claim)
+    made.informers._on_lazy_object("storageclasses", ("east", "", "late"), None, late)
+    made.informers._on_lazy_object("persistentvolumeclaims", ("east", "default", "data"), None, claim)
     await made.reconcile("east")
     ((line, body),) = wire.sent
     assert line == "PATCH /clusters/east/api/v1/namespaces/default/persistentvolumeclaims/data"
@@ -248,7 +253,7 @@ async def test_a_claim_is_told_the_node_before_the_pod_is_bound() -> None:
     wire.sent.clear()
     annotations = {"pv.kubernetes.io/bind-completed": "yes"}
     claim = {"metadata": {**claim["metadata"], "annotations": annotations}, "spec": {"volumeName": "v"}}
-    made.informers._on_lazy_object("persistentvolumeclaims", ("east", "default", "data"), claim)
+    made.informers._on_lazy_object("persistentvolumeclaims", ("east", "default", "data"), None, claim)
     await made.reconcile("east")
     assert wire.lines() == [BINDING.format("p")]
 
@@ -256,10 +261,11 @@ async def test_a_claim_is_told_the_node_before_the_pod_is_bound() -> None:
 async def test_a_home_that_comes_back_is_shown_what_was_seen_before() -> None:
     made = scheduler(Wire())
     made.informers.require_kind("namespaces")
-    made.informers._lazy["namespaces"].objects["east", "", "default"] = namespace = {
-        "metadata": {"name": "default", "labels": {"team": "red"}}
-    }
-    made.informers._on_lazy_object("namespaces", ("east", "", "default"), namespace)
+    annotations = {"shoal.dev/cluster": "east"}
+    namespace = {"metadata": {"name": "default", "labels": {"team": "red"}, "annotations": annotations}}
+    key = ("east", "", "default")
+    made.informers._lazy["namespaces"]._store.apply(key, namespace, 1)
+    made.informers._on_lazy_object("namespaces", key, None, namespace)
     assert made.cluster_schedulers == {}
     see(made, node("n"))
     assert made.cluster_schedulers["east"].snapshot.namespace_labels("default") == {"team": "red"}
@@ -284,3 +290,47 @@ async def test_the_next_pods_are_decided_while_bindings_are_under_way() -> None:
     see(made, *(from_server(pod(f"p{i}")) for i in range(number)))
     await made.reconcile("east")
     assert len(wire.sent) == number
+
+
+async def test_a_mistake_while_bindings_are_written_assumes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = Wire()
+    made = scheduler(wire)
+    annotations = {"shoal.dev/cluster": "east"}
+    shown = [node("n"), from_server(pod("p"))]
+    for each in shown:
+        each["metadata"]["annotations"] = annotations
+    made.informers.nodes._store.apply(("east", "", "n"), shown[0], 1)
+    made.informers.pods._store.apply(("east", "default", "p"), shown[1], 2)
+    see(made, *shown)
+
+    async def broken(*_: object) -> None:
+        await asyncio.sleep(0)
+        raise KeyError("a mistake")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SchedulingCycle, "_wait_for_capacity", broken)
+        with pytest.raises(KeyError):
+            await made.reconcile("east")
+    await asyncio.sleep(0)
+    wire.sent.clear()
+    await made.reconcile("east")
+    assert wire.lines() == [BINDING.format("p")], "it is decided again"
+    made.reset()
+    assert made.cluster_schedulers == {}
+
+
+async def test_a_binding_that_fails_by_mistake_is_tried_again() -> None:
+    wire = Wire()
+    made = scheduler(wire)
+    see(made, node("n"), from_server(pod("p")))
+    answer = wire.request
+
+    async def broken(*args: Any) -> Any:
+        wire.request = answer  # type: ignore
+        raise KeyError("a mistake")
+
+    wire.request = broken  # type: ignore
+    with pytest.raises(KeyError):
+        await made.reconcile("east")
+    await made.reconcile("east")
+    assert wire.lines() == [BINDING.format("p")]

@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
 from shoal.kinds.fleet.logicalcluster import GROUP, PLURAL, VERSION
+from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
 
@@ -42,17 +43,18 @@ class HostedClusterSource:
         self.event_handlers: list[Callable[[str], None]] = []
         self._client = client
         self._versions: dict[str, str] = {}
+        """Of managed clusters. Kept while the informer is restarted, so that no cluster looks unmanaged meanwhile."""
         self._api_server_version = ""
-        self._reflector = Reflector(
-            client.in_cluster("root"), LOGICAL_CLUSTERS, clock, self._on_logical_cluster, shared=True
-        )
+        self._logical_clusters = Informer(client.in_cluster("root"), LOGICAL_CLUSTERS, clock)
+        self._logical_clusters.add_event_handler(self._on_logical_cluster)
 
-    def _on_logical_cluster(self, key: Key, obj: Object | None) -> None:
-        name, spec = key[2], (obj or {}).get("spec") or {}
-        if spec.get("profile") != "cluster":
+    def _on_logical_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
+        name, version = key[2], _managed_version(new)
+        if version is None:
             self._versions.pop(name, None)
-        elif self._versions.get(name) != (version := spec.get("version") or ""):
-            self._versions[name] = version
+            return
+        self._versions[name] = version
+        if version != _managed_version(old):
             for handler in self.event_handlers:
                 handler(name)
 
@@ -69,7 +71,7 @@ class HostedClusterSource:
         return own or self._api_server_version
 
     async def run(self) -> None:
-        await self._reflector.run()
+        await self._logical_clusters.run()
 
 
 class SingleClusterSource:
@@ -92,6 +94,12 @@ class SingleClusterSource:
 
     async def run(self) -> None:
         """Nothing to watch."""
+
+
+def _managed_version(logical_cluster: Object | None) -> str | None:
+    """Returns the Kubernetes version of a managed cluster, empty for that of the server; None for other clusters."""
+    spec = (logical_cluster or {}).get("spec") or {}
+    return str(spec.get("version") or "") if spec.get("profile") == "cluster" else None
 
 
 async def _fetch_server_version(client: Client) -> str:

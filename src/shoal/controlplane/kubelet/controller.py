@@ -93,13 +93,13 @@ class Kubelet:
         self._node_delay_queue = DelayQueue(clock, self.node_controller.queue.add)
         self._pod_delay_queue = DelayQueue(clock, self.pod_controller.queue.add)
         self.node_controller.sources.append(self._node_delay_queue.run)
-        self.pod_controller.sources += [self._pod_delay_queue.run, recorder.run]
+        self.pod_controller.sources.append(self._pod_delay_queue.run)
         self._node_ips, self._pod_ips = IPAllocator(ipam.NODE_NETWORK), IPAllocator(ipam.POD_NETWORK)
         self._volume_files = VolumeFiles()
         self._admission = PodAdmission(informers)
         self._ready_nodes: set[Key] = set()
-        informers.node_handlers.append(self._on_node)
-        informers.pod_handlers.append(self._on_pod)
+        informers.add_node_handler(self._on_node)
+        informers.add_pod_handler(self._on_pod)
 
     def _on_node(self, key: Key, node: Object | None) -> None:
         if node is None or not is_simulated(node):

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key, key_of
 from shoal.client.rest import GroupVersionResource
 from shoal.clock import Clock
 from shoal.controlplane.kubelet.cluster_source import ClusterSource
+from shoal.runtime.informer import Informer
+from shoal.runtime.informer_store import by_cluster
 
 Object = dict[str, Any]
 ObjectHandler = Callable[[Key, Object | None], None]
-G = TypeVar("G")
 
 NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
 PODS = GroupVersionResource("", "v1", "pods")
@@ -26,18 +28,20 @@ class NodeInformers:
 
     def __init__(self, clusters: ClusterSource, clock: Clock) -> None:
         self.clusters = clusters
-        self.node_handlers: list[ObjectHandler] = []
-        self.pod_handlers: list[ObjectHandler] = []
-        """Handlers for pods that are bound to a node."""
-        self._nodes = Reflector(clusters.reader, NODES, clock, self._on_node, shared=True)
-        self._pods = Reflector(clusters.reader, PODS, clock, self._on_pod, shared=True)
-        self._node_by_pod: dict[Key, Key] = {}
-        self._pods_by_node: dict[Key, dict[Key, None]] = {}
-        """Pods by node; the inverse of `_node_by_pod`."""
-        self._nodes_by_cluster: dict[str, dict[Key, None]] = {}
-        self._pods_by_cluster: dict[str, dict[Key, None]] = {}
-        """By cluster: a store may have very many clusters."""
+        self._node_handlers: list[ObjectHandler] = []
+        self._pod_handlers: list[ObjectHandler] = []
+        self._nodes = Informer(clusters.reader, NODES, clock, indexers=(by_cluster,))
+        self._pods = Informer(clusters.reader, PODS, clock, indexers=(by_cluster, by_node))
         clusters.event_handlers.append(self._on_cluster)
+
+    def add_node_handler(self, handler: ObjectHandler) -> None:
+        self._node_handlers.append(handler)
+        self._nodes.add_event_handler(partial(self._on_node, handler))
+
+    def add_pod_handler(self, handler: ObjectHandler) -> None:
+        """Adds a handler for pods that are bound to a node."""
+        self._pod_handlers.append(handler)
+        self._pods.add_event_handler(partial(self._on_pod, handler))
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -50,58 +54,45 @@ class NodeInformers:
         return self._nodes.has_synced
 
     def node(self, key: Key) -> Object | None:
-        return self._nodes.objects.get(key)
+        return self._nodes.get(key)
 
     def pod(self, key: Key) -> Object | None:
-        return self._pods.objects.get(key)
+        return self._pods.get(key)
 
     def node_of(self, key: Key) -> Key | None:
         """Returns the node a pod is bound to, whether or not the Node exists."""
-        return self._node_by_pod.get(key)
+        return _node_key(key, self._pods.get(key))
 
-    def pods_on(self, node: Key) -> Iterable[Key]:
-        return tuple(self._pods_by_node.get(node, ()))
+    def pods_on(self, node: Key) -> list[Key]:
+        return [key_of(pod) for pod in self._pods.by_index(by_node, node)]
 
     def _on_cluster(self, cluster: str) -> None:
-        for key in tuple(self._nodes_by_cluster.get(cluster, ())):
-            self._notify(self.node_handlers, key, self.node(key))
-        for key in tuple(self._pods_by_cluster.get(cluster, ())):
-            self._notify(self.pod_handlers, key, self.pod(key))
+        for node in self._nodes.by_index(by_cluster, cluster):
+            for handler in self._node_handlers:
+                self._on_node(handler, key_of(node), None, node)
+        for pod in self._pods.by_index(by_cluster, cluster):
+            for handler in self._pod_handlers:
+                self._on_pod(handler, key_of(pod), None, pod)
 
-    def _on_node(self, key: Key, node: Object | None) -> None:
-        if node is None:
-            _remove_from_index(self._nodes_by_cluster, key[0], key)
-        else:
-            self._nodes_by_cluster.setdefault(key[0], {})[key] = None
-        self._notify(self.node_handlers, key, node)
+    def _on_node(self, handler: ObjectHandler, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is None or self.clusters.is_managed(key[0]):
+            handler(key, new)
 
-    def _on_pod(self, key: Key, pod: Object | None) -> None:
-        before = self._node_by_pod.get(key)
-        name = pod["spec"].get("nodeName") if pod is not None else None
-        after = (key[0], "", name) if name else None
-        if before != after:
-            self._rebind(key, before, after)
-        if after is not None or before is not None:
-            self._notify(self.pod_handlers, key, pod if after is not None else None)
-
-    def _rebind(self, key: Key, before: Key | None, after: Key | None) -> None:
-        if before is not None:
-            del self._node_by_pod[key]
-            _remove_from_index(self._pods_by_node, before, key)
-            _remove_from_index(self._pods_by_cluster, key[0], key)
-        if after is not None:
-            self._node_by_pod[key] = after
-            self._pods_by_node.setdefault(after, {})[key] = None
-            self._pods_by_cluster.setdefault(key[0], {})[key] = None
-
-    def _notify(self, listeners: list[ObjectHandler], key: Key, obj: Object | None) -> None:
-        if obj is None or self.clusters.is_managed(key[0]):
-            for listener in listeners:
-                listener(key, obj)
+    def _on_pod(self, handler: ObjectHandler, key: Key, old: Object | None, new: Object | None) -> None:
+        before, after = _node_key(key, old), _node_key(key, new)
+        if after is None:
+            if before is not None:
+                handler(key, None)
+        elif self.clusters.is_managed(key[0]):
+            handler(key, new)
 
 
-def _remove_from_index(index: dict[G, dict[Key, None]], group: G, key: Key) -> None:
-    members = index.get(group, {})
-    members.pop(key, None)
-    if not members:
-        index.pop(group, None)
+def by_node(key: Key, pod: Object) -> tuple[Key, ...]:
+    """Index of pods by the node they are bound to."""
+    node = _node_key(key, pod)
+    return (node,) if node is not None else ()
+
+
+def _node_key(key: Key, pod: Object | None) -> Key | None:
+    name = pod["spec"].get("nodeName") if pod is not None else None
+    return (key[0], "", name) if name else None

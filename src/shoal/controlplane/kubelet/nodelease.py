@@ -40,7 +40,7 @@ class LeaseRenewer:
         self._renewed: set[Key] = set()
         self._leases: dict[Key, Object] = {}
         """Leases as returned by the server."""
-        informers.node_handlers.append(self._on_node)
+        informers.add_node_handler(self._on_node)
 
     def _on_node(self, key: Key, node: Object | None) -> None:
         if node is None or not is_simulated(node) or is_unreachable(node):

@@ -45,11 +45,10 @@ class NodeLifecycleReconciler:
         """Nodes that pods may have to leave, with the time this was noticed."""
         self._deleted_nodes: set[Key] = set()
         """Nodes whose deletion was observed while pods were bound to them."""
-        informers.node_handlers.append(self._on_node)
-        informers.pod_handlers.append(self._on_pod)
+        informers.add_node_handler(self._on_node)
+        informers.add_pod_handler(self._on_pod)
 
     def _on_node(self, key: Key, node: Object | None) -> None:
-        pods = self._informers.pods_on(key)
         if node is None:
             self._unhealthy.pop(key, None)
             self._deleted_nodes = {each for each in (*self._deleted_nodes, key) if self._informers.pods_on(each)}
@@ -60,7 +59,7 @@ class NodeLifecycleReconciler:
                 self._unhealthy.setdefault(key, self._clock.now())
             elif self._unhealthy.pop(key, None) is None:
                 return  # unchanged: nothing to do for its pods and nothing to undo
-        for pod in pods:
+        for pod in self._informers.pods_on(key):
             self.eviction_controller.queue.add(pod)
 
     def _on_pod(self, key: Key, pod: Object | None) -> None:

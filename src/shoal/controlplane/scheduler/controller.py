@@ -20,12 +20,14 @@ from shoal.controlplane.scheduler.informers import ClusterEventHandler, Schedule
 from shoal.controlplane.scheduler.metrics import PENDING_PODS
 from shoal.runtime.controller import Controller
 from shoal.runtime.event_recorder import EventRecorder
+from shoal.runtime.manager import Runnable
 
 Object = dict[str, Any]
 
 
-def new_scheduler_controllers(client: Client, clock: Clock) -> list[Controller[str]]:
-    return [PodScheduler(client, clock).controller]
+def new_scheduler_controllers(client: Client, clock: Clock) -> list[Runnable]:
+    scheduler = PodScheduler(client, clock)
+    return [scheduler.controller, scheduler.recorder]
 
 
 class PodScheduler:
@@ -34,9 +36,9 @@ class PodScheduler:
         self.controller: Controller[str] = Controller("scheduler", clock, self.reconcile)
         self.cluster_schedulers: dict[str, ClusterScheduler] = {}
         self._equivalence_classes = EquivalenceClasses()
-        self._recorder = EventRecorder(client.in_cluster, clock)
+        self.recorder = EventRecorder(client.in_cluster, clock)
         self.informers = SchedulerInformers(client, clock, self)
-        self.controller.sources += [self.informers.run, self._recorder.run, self._report_pending]
+        self.controller.sources += [self.informers.run, self._report_pending]
 
     async def _report_pending(self) -> None:
         def read_pending() -> list[tuple[str, dict[str, str], float]]:
@@ -60,7 +62,7 @@ class PodScheduler:
             cluster_scheduler = self.cluster_schedulers[cluster] = ClusterScheduler(
                 self._equivalence_classes, lambda name: crc32(name.encode()), self.informers.require_kind
             )
-            self.informers.replay(cluster, cluster_scheduler)
+            self.informers.replay_dependencies(cluster, cluster_scheduler)
         if handler(cluster_scheduler):
             self.controller.queue.add(cluster)
         if cluster_scheduler.is_empty:
@@ -72,8 +74,8 @@ class PodScheduler:
         if cluster_scheduler is not None and handler(cluster_scheduler):
             self.controller.queue.add(cluster)
 
-    def handle_logical_cluster(self, key: Key, obj: Object | None) -> None:
-        if obj is None:
+    def handle_logical_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is None:
             self.cluster_schedulers.pop(key[2], None)
         elif key[2] in self.cluster_schedulers:
             self.controller.queue.add(key[2])
@@ -82,10 +84,14 @@ class PodScheduler:
         for cluster in self.cluster_schedulers:
             self.controller.queue.add(cluster)
 
+    def reset(self) -> None:
+        """Forgets assumptions about pods whose bindings were interrupted."""
+        self.cluster_schedulers.clear()
+
     async def reconcile(self, cluster: str) -> float | None:
         cluster_scheduler, logical_cluster = (
             self.cluster_schedulers.get(cluster),
-            self.informers.clusters.objects.get(("", "", cluster)),
+            self.informers.clusters.get(("", "", cluster)),
         )
         if (
             not self.informers.has_synced
@@ -94,9 +100,15 @@ class PodScheduler:
             or logical_cluster["spec"].get("profile") != "cluster"
         ):
             return None
-        writer = Binder(self._client, self._clock, self._recorder, cluster)
+        writer = Binder(self._client, self._clock, self.recorder, cluster)
         cycle = SchedulingCycle(cluster_scheduler, writer, self._clock.monotonic)
-        await cycle.run()
+        try:
+            await cycle.run()
+        except Exception:
+            # Assumptions about pods whose bindings were interrupted are wrong: start from the state of the API.
+            self.cluster_schedulers.pop(cluster, None)
+            self.informers.replay(cluster)
+            raise
         if cycle.failures:
             raise cycle.failures[0]
         return cluster_scheduler.next_report_after(self._clock.monotonic())

@@ -8,13 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from shoal.client.transport import Unreachable
 from shoal.controlplane.scheduler import metrics
 from shoal.controlplane.scheduler.binder import Binder
 from shoal.controlplane.scheduler.cluster_scheduler import ClusterScheduler
 from shoal.controlplane.scheduler.results import Binding, Preemption, Unschedulable
 from shoal.controlplane.scheduler.snapshot import PodInfo
-from shoal.objects.errors import StatusError
 
 BATCH_SIZE = 64
 """Pods decided before other tasks run: the store commits their bindings together."""
@@ -74,7 +72,7 @@ class SchedulingCycle:
     async def _attempt(self, work: Awaitable[None], on_failure: Callable[[], None]) -> None:
         try:
             await work
-        except (StatusError, Unreachable) as error:
+        except Exception as error:
             self.failures.append(error)
             on_failure()
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key, key_of
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
 from shoal.controlplane.scheduler.cluster_scheduler import CLAIMS, CLASSES, NAMESPACES, PDBS, VOLUMES, ClusterScheduler
 from shoal.kinds.fleet.logicalcluster import GROUP, PLURAL, VERSION
+from shoal.runtime.informer import Informer
+from shoal.runtime.informer_store import by_cluster
 
 Object = dict[str, Any]
 ClusterEventHandler = Callable[[ClusterScheduler], bool]
@@ -36,29 +39,30 @@ class SchedulerEventHandler(Protocol):
 
     def handle_dependency(self, cluster: str, handler: ClusterEventHandler) -> None: ...
 
-    def handle_logical_cluster(self, key: Key, obj: Object | None) -> None: ...
+    def handle_logical_cluster(self, key: Key, old: Object | None, new: Object | None) -> None: ...
 
     def on_sync(self) -> None:
         """Called when a list is complete and every kind has synced."""
+
+    def reset(self) -> None:
+        """Called before every object is delivered again."""
 
 
 class SchedulerInformers:
     def __init__(self, client: Client, clock: Clock, event_handler: SchedulerEventHandler) -> None:
         self._client, self._clock, self._event_handler = client, clock, event_handler
         wildcard = client.in_cluster("*")
-        self.pods = Reflector(wildcard, PODS, clock, self._on_pod, on_sync=self._on_sync, shared=True)
-        self.nodes = Reflector(wildcard, NODES, clock, self._on_node, on_sync=self._on_sync, shared=True)
-        self.clusters = Reflector(
-            client.in_cluster("root"),
-            LOGICAL_CLUSTERS,
-            clock,
-            event_handler.handle_logical_cluster,
-            on_sync=self._on_sync,
-        )
-        self._lazy: dict[str, Reflector] = {}
-        self._objects_by_cluster: dict[str, set[tuple[str, Key]]] = {}
-        """Objects of lazily watched kinds, by cluster."""
-        self._new_reflectors: asyncio.Queue[Reflector] = asyncio.Queue()
+        self.pods = Informer(wildcard, PODS, clock, indexers=(by_cluster,))
+        self.nodes = Informer(wildcard, NODES, clock, indexers=(by_cluster,))
+        self.clusters = Informer(client.in_cluster("root"), LOGICAL_CLUSTERS, clock)
+        self.pods.add_event_handler(self._on_pod)
+        self.nodes.add_event_handler(self._on_node)
+        self.clusters.add_event_handler(event_handler.handle_logical_cluster)
+        for informer in (self.pods, self.nodes, self.clusters):
+            informer.on_sync(self._on_sync)
+        self._lazy: dict[str, Informer] = {}
+        self._group: asyncio.TaskGroup | None = None
+        """The task group of all informers while they run."""
 
     @property
     def has_synced(self) -> bool:
@@ -69,45 +73,48 @@ class SchedulerInformers:
     def require_kind(self, kind: str) -> None:
         """Starts watching a kind. Nothing is scheduled before it has synced."""
         if kind not in self._lazy:
-            reflector = Reflector(
-                self._client.in_cluster("*"), LAZY_RESOURCES[kind], self._clock, lambda key,
-                obj: self._on_lazy_object(kind, key, obj),
-                on_sync=self._on_sync, shared=True,
-            )  # fmt: skip
-            self._lazy[kind] = reflector
-            self._new_reflectors.put_nowait(reflector)
+            informer = Informer(self._client.in_cluster("*"), LAZY_RESOURCES[kind], self._clock, indexers=(by_cluster,))
+            informer.add_event_handler(partial(self._on_lazy_object, kind))
+            informer.on_sync(self._on_sync)
+            self._lazy[kind] = informer
+            if self._group is not None:
+                self._group.create_task(informer.run())
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            for reflector in (self.pods, self.nodes, self.clusters):
-                group.create_task(reflector.run())
-            while True:
-                group.create_task((await self._new_reflectors.get()).run())
+        self._event_handler.reset()
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                for informer in (self.pods, self.nodes, self.clusters, *self._lazy.values()):
+                    group.create_task(informer.run())
+        finally:
+            self._group = None
 
-    def replay(self, cluster: str, cluster_scheduler: ClusterScheduler) -> None:
-        """Delivers the known objects to a new ClusterScheduler."""
-        for kind, key in list(self._objects_by_cluster.get(cluster, ())):
-            _handler_for(kind, key, self._lazy[kind].objects.get(key))(cluster_scheduler)
+    def replay_dependencies(self, cluster: str, cluster_scheduler: ClusterScheduler) -> None:
+        """Delivers the known objects of lazily watched kinds to a new ClusterScheduler."""
+        for kind, informer in tuple(self._lazy.items()):
+            for obj in informer.by_index(by_cluster, cluster):
+                _handler_for(kind, key_of(obj), obj)(cluster_scheduler)
+
+    def replay(self, cluster: str) -> None:
+        """Delivers all pods and nodes of a cluster again."""
+        for node in self.nodes.by_index(by_cluster, cluster):
+            self._on_node(key_of(node), None, node)
+        for pod in self.pods.by_index(by_cluster, cluster):
+            self._on_pod(key_of(pod), None, pod)
 
     def _on_sync(self) -> None:
         if self.has_synced:
             self._event_handler.on_sync()
 
-    def _on_pod(self, key: Key, obj: Object | None) -> None:
-        self._event_handler.handle_object(key[0], lambda home: home.on_pod(key[1:], obj))
+    def _on_pod(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self._event_handler.handle_object(key[0], lambda home: home.on_pod(key[1:], new))
 
-    def _on_node(self, key: Key, obj: Object | None) -> None:
-        self._event_handler.handle_object(key[0], lambda home: home.on_node(key[2], obj))
+    def _on_node(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self._event_handler.handle_object(key[0], lambda home: home.on_node(key[2], new))
 
-    def _on_lazy_object(self, kind: str, key: Key, obj: Object | None) -> None:
-        objects = self._objects_by_cluster.setdefault(key[0], set())
-        if obj is not None:
-            objects.add((kind, key))
-        else:
-            objects.discard((kind, key))
-            if not objects:
-                del self._objects_by_cluster[key[0]]
-        self._event_handler.handle_dependency(key[0], _handler_for(kind, key, obj))
+    def _on_lazy_object(self, kind: str, key: Key, old: Object | None, new: Object | None) -> None:
+        self._event_handler.handle_dependency(key[0], _handler_for(kind, key, new))
 
 
 def _handler_for(kind: str, key: Key, obj: Object | None) -> ClusterEventHandler:
