@@ -1,31 +1,49 @@
-"""Expires Events: one heap of deadlines over all logical clusters, and a timer only while there are Events."""
+"""Expires Events: one delay queue over all logical clusters."""
 
 from __future__ import annotations
 
-import asyncio
-import heapq
-import logging
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
-from shoal.client.transport import Unreachable
 from shoal.clock import Clock
-from shoal.objects.errors import Conflict, NotFound, StatusError
+from shoal.objects.errors import Conflict, NotFound
+from shoal.runtime.controller import Controller
+from shoal.runtime.delay_queue import DelayQueue
+from shoal.runtime.informer import Informer
 
+Object = dict[str, Any]
+
+EVENTS = GroupVersionResource("", "v1", "events")
 EVENT_TTL_SECONDS = 3600.0
 """Counted from the last write, as upstream does."""
+WORKERS = 64
+"""Each worker mostly waits for the store, which commits their writes together."""
 
 
-def expiry_time(event: Object, now: float) -> float:
-    """Returns seconds since the epoch. The last write is read from managedFields; times after `now` are capped to
-    `now`.
-    """
+class ExpiringEvent(NamedTuple):
+    """One version of an Event. A later write makes another of it, with a later deadline."""
+
+    cluster: str
+    namespace: str
+    name: str
+    uid: str
+    revision: str
+
+
+def trim_event(event: Object) -> Object:
+    """Keeps what expiry depends on: there may be very many Events."""
     metadata = event["metadata"]
     times = [_timestamp(metadata["creationTimestamp"])]
     times += [_timestamp(entry.get("time")) for entry in metadata.get("managedFields") or ()]
-    return min(max(times), now) + EVENT_TTL_SECONDS
+    kept = {"uid": metadata.get("uid"), "resourceVersion": metadata.get("resourceVersion")}
+    return {"metadata": kept, "lastWrite": max(times)}
+
+
+def expiry_time(trimmed: Object, now: float) -> float:
+    """Returns seconds since the epoch. A last write after `now` is capped to `now`."""
+    return min(float(trimmed["lastWrite"]), now) + EVENT_TTL_SECONDS
 
 
 def _timestamp(time: object) -> float:
@@ -35,89 +53,34 @@ def _timestamp(time: object) -> float:
         return 0.0
 
 
-log = logging.getLogger("shoal.events")
-
-Object = dict[str, Any]
-
-EVENTS = GroupVersionResource("", "v1", "events")
-MAX_SLEEP_SECONDS = 300.0
-RETRY_SECONDS = 60.0
-"""Retry delay after a failed deletion."""
-DELETE_BATCH_SIZE = 64
-PLACEHOLDER: Object = {}
-"""Replaces Events in the reflector's store: only their existence is needed."""
-
-
-class ExpiringEvent(NamedTuple):
-    deadline: float
-    uid: str
-    revision: str
-
-
 class EventTTLController:
     name = "events"
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
-        self._reflector = Reflector(client.in_cluster("*"), EVENTS, clock, self._on_event)
-        self._events: dict[Key, ExpiringEvent] = {}
-        self._deadlines: list[tuple[float, Key]] = []
-        self._has_deadlines = asyncio.Event()
+        self._controller: Controller[ExpiringEvent] = Controller(self.name, clock, self._delete, WORKERS)
+        self._delay_queue = DelayQueue(clock, self._controller.queue.add)
+        self._controller.sources.append(self._delay_queue.run)
+        self._controller.watch(Informer(client.in_cluster("*"), EVENTS, clock, transform=trim_event), self._on_event)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._reflector.run())
-            group.create_task(self._expire())
+        await self._controller.run()
 
-    def _on_event(self, key: Key, obj: Object | None) -> None:
-        if obj is None:
-            self._events.pop(key, None)
-            return
-        self._reflector.objects[key] = PLACEHOLDER
-        metadata = obj["metadata"]
-        self._schedule(
-            key, ExpiringEvent(expiry_time(obj, self._clock.now()), metadata["uid"], metadata["resourceVersion"])
-        )
+    def _on_event(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if old is not None:
+            self._delay_queue.schedule(_version_of(key, old), None)
+        if new is not None:
+            self._delay_queue.schedule(_version_of(key, new), expiry_time(new, self._clock.now()))
 
-    def _schedule(self, key: Key, event: ExpiringEvent) -> None:
-        self._events[key] = event
-        heapq.heappush(self._deadlines, (event.deadline, key))
-        self._has_deadlines.set()
-
-    async def _expire(self) -> None:
-        while True:
-            if not self._deadlines:
-                self._has_deadlines.clear()
-                await self._has_deadlines.wait()
-            remaining = self._deadlines[0][0] - self._clock.now()
-            if remaining > 0:
-                await self._clock.sleep(min(remaining, MAX_SLEEP_SECONDS))
-                continue
-            due = self._pop_due()
-            for start in range(0, len(due), DELETE_BATCH_SIZE):
-                await asyncio.gather(*(self._delete(key) for key in due[start : start + DELETE_BATCH_SIZE]))
-
-    def _pop_due(self) -> list[Key]:
-        due: dict[Key, None] = {}
-        now = self._clock.now()
-        while self._deadlines and self._deadlines[0][0] <= now:
-            deadline, key = heapq.heappop(self._deadlines)
-            event = self._events.get(key)
-            if event is not None and event.deadline == deadline:
-                due[key] = None
-        return list(due)
-
-    async def _delete(self, key: Key) -> None:
-        cluster, namespace, name = key
-        event = self._events.get(key)
-        if event is None:
-            return
-        client = self._client.in_cluster(cluster)
+    async def _delete(self, event: ExpiringEvent) -> None:
+        client = self._client.in_cluster(event.cluster)
         body = {"preconditions": {"uid": event.uid, "resourceVersion": event.revision}}
         try:
-            await client.request("DELETE", client.resource_path(EVENTS, name, namespace), body=body)
+            await client.request("DELETE", client.resource_path(EVENTS, event.name, event.namespace), body=body)
         except (NotFound, Conflict):
             return  # deleted, or written since: the update brings a new deadline
-        except (StatusError, Unreachable) as error:
-            log.info("cannot delete expired event %s: %s; retrying in %.0f s", "/".join(key), error, RETRY_SECONDS)
-            self._schedule(key, event._replace(deadline=self._clock.now() + RETRY_SECONDS))
+
+
+def _version_of(key: Key, trimmed: Object) -> ExpiringEvent:
+    metadata = trimmed["metadata"]
+    return ExpiringEvent(*key, metadata["uid"], metadata["resourceVersion"])

@@ -55,6 +55,7 @@ class GarbageCollector:
     # --- metadata stream ---
 
     async def _run_stream(self) -> None:
+        self._revision = ""  # a stream that failed may have lost an event
         backoff = INITIAL_BACKOFF
         while True:
             try:

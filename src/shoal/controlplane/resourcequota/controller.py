@@ -7,15 +7,13 @@ resource the quota names; other namespaces have none.
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
-from shoal.client.transport import Unreachable
 from shoal.clock import Clock
 from shoal.kinds.core.pod.resource_totals import parse_resource_list
 from shoal.kinds.core.quota_usage import (
@@ -26,8 +24,10 @@ from shoal.kinds.core.quota_usage import (
     total_usage,
     tracked_resources,
 )
-from shoal.objects.errors import NotFound, StatusError
-from shoal.runtime.workqueue import WorkQueue
+from shoal.objects.errors import NotFound
+from shoal.runtime.controller import Controller
+from shoal.runtime.informer import Informer
+from shoal.runtime.informer_store import by_namespace
 
 GroupPlural = tuple[str, str]
 """Group and plural."""
@@ -70,148 +70,147 @@ def next_change(usages: Mapping[GroupPlural, Iterable[ObjectUsage]], now: float)
     return min(times) - now + 0.001 if times else None
 
 
-log = logging.getLogger("shoal.controlplane")
-
 Object = dict[str, Any]
 NamespaceKey = tuple[str, str]
 """Logical cluster and namespace."""
 
 QUOTAS = GroupVersionResource("", "v1", "resourcequotas")
-WORKERS = 4
 WRITE_INTERVAL_SECONDS = 0.05
 """Minimum interval between two status writes of a namespace, so that many changes cause one write."""
-SYNC_RETRY_SECONDS = 0.02
 DISCOVERY_RETRY_SECONDS = 10.0
 """Retry delay of discovery for a resource that is not served: its CRD may arrive."""
 
 
 class QuotaInformer:
-    """Informer of one resource in one namespace, with the measured usage of its objects."""
+    """Informer of one resource in one namespace, with the measured usage of its objects. `on_change` is called after
+    every list and change.
+    """
 
     def __init__(
-        self, client: Client, gvr: GroupVersionResource, namespace: str, clock: Clock, on_change: partial[None]
+        self,
+        client: Client,
+        gvr: GroupVersionResource,
+        namespace: str,
+        clock: Clock,
+        on_change: Callable[[], None],
     ) -> None:
         self._kind, self._on_change = gvr, on_change
         self.usages: dict[Key, ObjectUsage] = {}
-        self.reflector = Reflector(client, gvr, clock, self._on_object, fields=f"metadata.namespace={namespace}")
-        self.task = asyncio.create_task(self.reflector.run(), name=f"quota {gvr.resource}")
+        self._informer = Informer(client, gvr, clock, fields=f"metadata.namespace={namespace}")
+        self._informer.add_event_handler(self._on_object)
+        self._informer.on_sync(on_change)
+        self._task: asyncio.Task[None] | None = None
 
-    def _on_object(self, key: Key, obj: Object | None) -> None:
-        if obj is None:
+    @property
+    def has_synced(self) -> bool:
+        return self._informer.has_synced
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        self._task = group.create_task(self._informer.run(), name=f"quota {self._kind.resource}")
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _on_object(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is None:
             self.usages.pop(key, None)
         else:
-            self.usages[key] = measure(self._kind.group, self._kind.resource, obj)
+            self.usages[key] = measure(self._kind.group, self._kind.resource, new)
         self._on_change()
 
 
 class ResourceQuotaController:
+    """Keys are namespaces."""
+
     name = "quotas"
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
-        self._queue: WorkQueue[NamespaceKey] = WorkQueue(clock, "resourcequotas")
-        self._quotas: dict[NamespaceKey, dict[str, Object]] = {}
+        self._controller: Controller[NamespaceKey] = Controller("resourcequotas", clock, self._reconcile)
+        self._quotas = Informer(client.in_cluster("*"), QUOTAS, clock, indexers=(by_namespace,))
+        self._controller.watch(self._quotas, lambda key, old, new: self._enqueue(key[:2]))
+        self._controller.sources.append(self._run_informers)
         self._informers: dict[NamespaceKey, dict[GroupPlural, QuotaInformer]] = {}
-        self._delay_tasks: set[asyncio.Task[None]] = set()
-        self._reflector = Reflector(client.in_cluster("*"), QUOTAS, clock, self._on_quota)
-
-    def _on_quota(self, key: Key, obj: Object | None) -> None:
-        namespace_key, name = key[:2], key[2]
-        quotas = self._quotas.setdefault(namespace_key, {})
-        if obj is None:
-            quotas.pop(name, None)
-        else:
-            quotas[name] = obj
-        self._queue.add(namespace_key)
+        self._group: asyncio.TaskGroup | None = None
+        """The task group of all quota informers while the controller runs."""
+        self._paused_until: dict[NamespaceKey, float] = {}
 
     async def run(self) -> None:
+        await self._controller.run()
+
+    async def _run_informers(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._reflector.run())
-                for _ in range(WORKERS):
-                    group.create_task(self._run_worker())
+                self._group = group
+                for informers in self._informers.values():
+                    for one in informers.values():
+                        one.start(group)
+                await asyncio.Event().wait()
         finally:
-            self._queue.close()
-            for namespace_key in list(self._informers):
-                self._stop_informers(namespace_key)
-            for task in self._delay_tasks:
-                task.cancel()
+            self._group = None
 
-    async def _run_worker(self) -> None:
-        while True:
-            namespace_key = await self._queue.get()
-            try:
-                has_written, requeue_after = await self._reconcile(namespace_key)
-            except (StatusError, Unreachable) as error:
-                delay = self._queue.retry(namespace_key)
-                log.info("quotas: reconciling %s/%s failed: %s; retrying in %.1f s", *namespace_key, error, delay)
-                continue
-            except Exception:
-                log.exception("quotas: reconciling %s/%s failed", *namespace_key)
-                self._queue.retry(namespace_key)
-                continue
-            if has_written:
-                self._finish_later(namespace_key)
-            else:
-                self._queue.done(namespace_key)
-            if requeue_after is not None:
-                self._queue.add_after(namespace_key, requeue_after)
+    def _enqueue(self, namespace_key: NamespaceKey) -> None:
+        remaining = self._paused_until.get(namespace_key, 0.0) - self._clock.monotonic()
+        if remaining > 0:
+            self._controller.queue.add_after(namespace_key, remaining)
+        else:
+            self._controller.queue.add(namespace_key)
 
-    def _finish_later(self, namespace_key: NamespaceKey) -> None:
-        async def finish() -> None:
-            await self._clock.sleep(WRITE_INTERVAL_SECONDS)
-            self._queue.done(namespace_key)
-
-        task = asyncio.create_task(finish())
-        self._delay_tasks.add(task)
-        task.add_done_callback(self._delay_tasks.discard)
-
-    async def _reconcile(self, namespace_key: NamespaceKey) -> tuple[bool, float | None]:
-        """Returns whether a status was written, and the delay until the next reconcile if nothing changes before."""
-        quotas = self._quotas.get(namespace_key)
+    async def _reconcile(self, namespace_key: NamespaceKey) -> float | None:
+        if not self._quotas.has_synced:
+            return None  # the list enqueues every namespace with a quota
+        quotas = self._quotas.by_index(by_namespace, namespace_key)
         if not quotas:
-            self._quotas.pop(namespace_key, None)
             self._stop_informers(namespace_key)
-            return False, None
-        has_unserved = await self._sync_informers(namespace_key, quota_resources(quotas.values()))
+            return None
+        has_unserved = await self._sync_informers(namespace_key, quota_resources(quotas))
         informers = self._informers[namespace_key]
-        if not all(one.reflector.has_synced for one in informers.values()):
-            return False, SYNC_RETRY_SECONDS
+        if not all(one.has_synced for one in informers.values()):
+            return None  # each list enqueues the namespace
         usages = {name: one.usages.values() for name, one in informers.items()}
-        now, has_written = self._clock.now(), False
-        for quota in list(quotas.values()):
+        now = self._clock.now()
+        for quota in quotas:
             desired = quota_status(quota, usages, now)
             if needs_update(quota, desired):
-                has_written = True
+                self._paused_until[namespace_key] = self._clock.monotonic() + WRITE_INTERVAL_SECONDS
                 await self._write_status(namespace_key, quota, desired)
         requeue_after = next_change(usages, now)
-        return has_written, DISCOVERY_RETRY_SECONDS if has_unserved and (
-            requeue_after is None or requeue_after > DISCOVERY_RETRY_SECONDS
-        ) else requeue_after
+        return (
+            DISCOVERY_RETRY_SECONDS
+            if has_unserved and (requeue_after is None or requeue_after > DISCOVERY_RETRY_SECONDS)
+            else requeue_after
+        )
 
     async def _write_status(self, namespace_key: NamespaceKey, quota: Object, desired: Object) -> None:
+        cluster = namespace_key[0]
         with suppress(NotFound):  # the quota was deleted; the informer delivers that shortly
-            await self._client.in_cluster(namespace_key[0]).update(QUOTAS, {**quota, "status": desired}, "status")
+            updated = await self._client.in_cluster(cluster).update(QUOTAS, {**quota, "status": desired}, "status")
+            self._quotas.observe_write(updated, cluster)
 
     async def _sync_informers(self, namespace_key: NamespaceKey, desired: set[GroupPlural]) -> bool:
         """Watches exactly the desired resources. Returns whether some are not served."""
         cluster, namespace = namespace_key
         informers = self._informers.setdefault(namespace_key, {})
         for name in [name for name in informers if name not in desired]:
-            informers.pop(name).task.cancel()
+            informers.pop(name).stop()
         missing = desired - informers.keys()
         if not missing:
             return False
         client = self._client.in_cluster(cluster)
+        client.informers = None  # nobody else reads a single namespace; a shared store would outlive it
         served = {
             (kind.group, kind.resource): kind for kind, verbs in await client.preferred_resources() if "watch" in verbs
         }
-        on_change = partial(self._queue.add, namespace_key)
+        on_change = partial(self._enqueue, namespace_key)
         for name in missing & served.keys():
             if served[name].namespaced:
-                informers[name] = QuotaInformer(client, served[name], namespace, self._clock, on_change)
+                assert self._group is not None, "workers run beside the source of the group"
+                one = informers[name] = QuotaInformer(client, served[name], namespace, self._clock, on_change)
+                one.start(self._group)
         return not missing <= served.keys()
 
     def _stop_informers(self, namespace_key: NamespaceKey) -> None:
+        self._paused_until.pop(namespace_key, None)
         for one in self._informers.pop(namespace_key, {}).values():
-            one.task.cancel()
+            one.stop()
