@@ -143,6 +143,19 @@ async def test_what_is_known_to_be_deleted_is_hidden() -> None:
         assert [key[2] for key in view.objects] == ["z", "b"], "an event of its key shows it again"
 
 
+async def test_an_object_in_its_grace_period_is_shown() -> None:
+    async with informer(Scripted([listed(5, thing("a", 1))], [[HOLD]])) as view:
+        await idle()
+        leaving = thing("a", 8)
+        leaving["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}
+        view.observe_write(leaving, "c")
+        assert _revision(view.get(("c", "n", "a"))) == "8"
+        over = thing("a", 9)
+        over["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
+        view.observe_write(over, "c")
+        assert view.get(("c", "n", "a")) is None
+
+
 async def test_a_handler_that_fails_is_called_again_and_stops_no_other() -> None:
     clock, gate = FakeClock(), asyncio.Event()
     changes = [

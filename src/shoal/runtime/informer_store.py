@@ -253,6 +253,12 @@ def _with_cluster_annotation(obj: Object, cluster: str) -> Object:
 
 
 def _still_exists(obj: Object) -> bool:
-    """False for the response of a write that removed the last finalizer of a deleted object."""
+    """False for the response of a write that removed the last finalizer of a deleted object. In its grace period the
+    object exists without finalizers as well.
+    """
     metadata = obj["metadata"]
-    return "deletionTimestamp" not in metadata or bool(metadata.get("finalizers"))
+    return (
+        "deletionTimestamp" not in metadata
+        or bool(metadata.get("finalizers"))
+        or bool(metadata.get("deletionGracePeriodSeconds"))
+    )
