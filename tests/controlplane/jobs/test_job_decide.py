@@ -30,7 +30,7 @@ LONG_AGO = 100_000
 
 
 def make_plan(the_job: Object, pods: list[Object], **known: Any) -> Any:
-    found = job_state(the_job, pods, known.get("deleted", frozenset()), frozenset(), known.get("backoff"))
+    found = job_state(the_job, pods, known.get("deleted", frozenset()), known.get("backoff"))
     return decide(the_job, found, NOW)
 
 
@@ -166,7 +166,7 @@ def test_the_wait_doubles_with_every_failure(failures: int, ended: int, wait: in
 def test_what_nobody_remembers_is_read_from_the_pods() -> None:
     pods = [pod("Failed", ended=70, held=False), pod("Succeeded", ended=50, held=False)]
     pods += [pod("Failed", ended=30, held=False), pod("Failed", ended=5)]
-    found = job_state(job(completions=9, status={"failed": 2, "succeeded": 1}), pods, set(), set())
+    found = job_state(job(completions=9, status={"failed": 2, "succeeded": 1}), pods, set())
     assert found.backoff == JobBackoff(2, NOW - 5)
     assert found.failed == 3
 
@@ -237,7 +237,7 @@ def test_a_rule_fails_the_job_and_says_why() -> None:
 def test_an_ignored_failure_is_none_and_an_index_can_fail_at_once() -> None:
     the_job = indexed(2, backoffLimitPerIndex=5, podFailurePolicy={"rules": RULES})
     disrupted = pod("Failed", 0, ended=99, conditions=[{"type": "DisruptionTarget", "status": "True"}])
-    found = job_state(the_job, [disrupted, pod("Failed", 1, code=3)], set(), set())
+    found = job_state(the_job, [disrupted, pod("Failed", 1, code=3)], set())
     assert found.failed == 1
     assert str(found.failed_indexes) == "1"
     assert decide(the_job, found, NOW).create == (0,)

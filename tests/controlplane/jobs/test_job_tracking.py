@@ -30,7 +30,7 @@ from tests.controlplane.jobs.samples import NOW, STAMP, Object, indexed, job, ma
 def entry(
     the_job: Object, pods: list[Object], plan: JobPlan | None = None, done: PlanOutcome | None = None
 ) -> UncountedPods:
-    found = job_state(the_job, pods, set(), set())
+    found = job_state(the_job, pods, set())
     return record_finished(the_job, found, plan or decide(the_job, found, NOW), done or PlanOutcome(), STAMP)
 
 
@@ -172,7 +172,7 @@ class Server:
     def look(self) -> Iterator[None]:
         self.now += 10_000
         pods = list(self.pods.values())
-        found = job_state(self.job, pods, set(), set())
+        found = job_state(self.job, pods, set())
         plan = decide(self.job, found, self.now)
         for index in plan.create:
             uid = f"u{len(self.ends):03}"

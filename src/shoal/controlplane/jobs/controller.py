@@ -62,8 +62,6 @@ class JobReconciler:
             finalizer=TRACKING_FINALIZER,
         )
         self._status_writer = StatusWriter(client, JOBS, jobs)
-        self._released_versions: dict[Key, dict[str, int]] = {}
-        """By uid: the resourceVersion up to which the informer still shows the finalizer of a pod that was released."""
         self._backoffs: dict[Key, tuple[str, JobBackoff]] = {}
         self.controller: Controller[Key] = Controller("jobs", clock, self.reconcile)
         self._cache_sync: CacheSyncGate[Key] = CacheSyncGate(self.controller.queue.add, jobs, pods)
@@ -97,18 +95,13 @@ class JobReconciler:
     def _forget(self, key: Key) -> None:
         self._pod_control.forget(key)
         self._status_writer.forget(key)
-        self._released_versions.pop(key, None)
         self._backoffs.pop(key, None)
         self._delay_queue.schedule(key, None)
 
     async def _sync_job(self, key: Key, job: Object, pods: list[Object]) -> None:
         uid, previous = job["metadata"]["uid"], self._backoffs.get(key)
         backoff = previous[1] if previous is not None and previous[0] == uid else None
-        released = self._released_uids(key, pods)
-        self._released_versions[key] = {
-            one: version for one, version in self._released_versions.get(key, {}).items() if one in released
-        }
-        state = job_state(job, pods, self._pod_control.unobserved_deletions(key, pods), released, backoff)
+        state = job_state(job, pods, self._pod_control.unobserved_deletions(key, pods), backoff)
         now = self._clock.now()
         plan = decide(job, state, now)
         self._delay_queue.schedule(key, plan.requeue_at)
@@ -154,30 +147,25 @@ class JobReconciler:
         return PlanOutcome(deleted=frozenset(deleted)), failure
 
     async def _remove_finalizers(self, key: Key, pods: Iterable[Object]) -> Exception | None:
-        client, released = self._client.in_cluster(key[0]), self._released_versions.setdefault(key, {})
+        client = self._client.in_cluster(key[0])
 
         async def release_pod(pod: Object) -> None:
-            metadata = pod["metadata"]
-            version = int(metadata["resourceVersion"])
             try:
-                answer = await remove_tracking_finalizer(client, metadata["name"], key[1])
-                version = max(version, int(answer["metadata"]["resourceVersion"]))
+                released = await remove_tracking_finalizer(client, pod["metadata"]["name"], key[1])
+                self._pods.observe_write(released, key[0])
             except NotFound:
-                pass
-            released[metadata["uid"]] = version
+                self._pods.observe_missing(pod)
 
         return await run_all([partial(release_pod, pod) for pod in pods if has_tracking_finalizer(pod)])
 
     def _released_uids(self, key: Key, pods: list[Object]) -> set[str]:
-        """Returns the uids of pods that still show the finalizer in the informer but were released."""
-        released = self._released_versions.get(key)
-        if not released:
-            return set()
-        return {
-            metadata["uid"]
-            for metadata in (pod["metadata"] for pod in pods if has_tracking_finalizer(pod))
-            if int(metadata["resourceVersion"]) <= released.get(metadata["uid"], -1)
-        }
+        """Returns the uids of those pods whose finalizer was removed since they were read."""
+        uids = set()
+        for metadata in (pod["metadata"] for pod in pods if has_tracking_finalizer(pod)):
+            current = self._pods.get((key[0], key[1], metadata["name"]))
+            if current is None or current["metadata"]["uid"] != metadata["uid"] or not has_tracking_finalizer(current):
+                uids.add(metadata["uid"])
+        return uids
 
     async def _write_status(self, key: Key, job: Object, status: Object, events: Iterable[JobEvent]) -> Object | None:
         """Returns the updated Job; None if it was deleted."""

@@ -47,14 +47,12 @@ class JobState:
     """By index: failed pods that wait for their replacement, which inherits their failure count."""
 
 
-def job_state(
-    job: Object, pods: list[Object], deleted_uids: Set[str], released_uids: Set[str], backoff: JobBackoff | None = None
-) -> JobState:
-    """`deleted_uids` and `released_uids` are pods whose deletion or finalizer removal the informer does not show yet.
-    `backoff` is the previous one; None derives it from the pods alone.
+def job_state(job: Object, pods: list[Object], deleted_uids: Set[str], backoff: JobBackoff | None = None) -> JobState:
+    """`deleted_uids` are pods whose deletion the informer does not show yet. `backoff` is the previous one; None
+    derives it from the pods alone.
     """
     status = job.get("status") or {}
-    held_uids = frozenset(pod["metadata"]["uid"] for pod in pods if has_tracking_finalizer(pod)) - released_uids
+    held_uids = frozenset(pod["metadata"]["uid"] for pod in pods if has_tracking_finalizer(pod))
     active = [pod for pod in pods if is_active(pod) and pod["metadata"]["uid"] not in deleted_uids]
     terminating = [
         pod for pod in pods if is_terminating(pod) or (is_active(pod) and pod["metadata"]["uid"] in deleted_uids)
