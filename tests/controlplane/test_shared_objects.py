@@ -24,6 +24,8 @@ SERVICES, BUDGETS = (
     GroupVersionResource("policy", "v1", "poddisruptionbudgets"),
 )
 CLAIMS = GroupVersionResource("", "v1", "persistentvolumeclaims")
+QUOTAS, SECRETS = GroupVersionResource("", "v1", "resourcequotas"), GroupVersionResource("", "v1", "secrets")
+TOKEN_TYPE = "kubernetes.io/service-account-token"
 
 
 def template(app: str, **spec: object) -> Object:
@@ -38,7 +40,10 @@ async def everything(client: Client) -> None:
     for number in range(3):
         await client.create(NODES, {"metadata": {"name": f"n{number}", "labels": {"shoal.dev/simulated": "true"}}})
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    token = {"name": "token", "annotations": {"kubernetes.io/service-account.name": "default"}}
     for kind, obj in (
+        (QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "99", "secrets": "9"}}}),
+        (SECRETS, {"metadata": token, "type": TOKEN_TYPE}),
         (SERVICES, {"metadata": {"name": "s"}, "spec": {"selector": {"app": "d"}, "ports": [{"port": 80}]}}),
         (BUDGETS, workload("d", minAvailable=1)),
         (APPS["deployments"], workload("d", replicas=3, template=template("d"))),

@@ -29,21 +29,15 @@ def is_created(pod: Object) -> bool:
     return bool((pod.get("status") or {}).get("phase"))
 
 
-def status_of(
-    stateful_set: Object,
-    pods: list[Object],
-    current: Object,
-    update: Object,
-    collision_count: int,
-    replaced_count: int,
-    min_ready: int,
-    now: float,
-) -> Object:
-    """As upstream. `replaced_count` pods are about to be deleted and no longer count as current."""
+def status_of(snapshot: StatefulSetSnapshot, pods: list[Object], replaced_count: int, min_ready: int) -> Object:
+    """As upstream. `pods` may contain placeholders of missing pods. `replaced_count` pods are about to be deleted and
+    no longer count as current.
+    """
+    stateful_set = snapshot.stateful_set
     created = [pod for pod in pods if is_created(pod)]
     ready = [pod for pod in created if pod["status"]["phase"] == "Running" and is_ready(pod)]
     revisions = [revision_of(pod) for pod in created if "deletionTimestamp" not in pod["metadata"]]
-    old, new = current["metadata"]["name"], update["metadata"]["name"]
+    old, new = snapshot.current_revision["metadata"]["name"], snapshot.update_revision["metadata"]["name"]
     updated = revisions.count(new)
     at_current = max(revisions.count(old) - replaced_count, 0)
     if _is_complete(stateful_set, len(created), len(ready), updated):
@@ -54,10 +48,10 @@ def status_of(
         "observedGeneration": stateful_set["metadata"].get("generation", 0),
         "replicas": len(created),
         **{name: count for name, count in counts.items() if count},
-        "availableReplicas": sum(is_available(pod, min_ready, now) for pod in ready),
+        "availableReplicas": sum(is_available(pod, min_ready, snapshot.now) for pod in ready),
         "currentRevision": old,
         "updateRevision": new,
-        "collisionCount": collision_count,
+        "collisionCount": snapshot.collision_count,
         **({"conditions": before["conditions"]} if before.get("conditions") else {}),
     }
 
@@ -134,17 +128,7 @@ class _StatefulSetSteps:
             counted_pods = [*self._replicas, *self._condemned]
             if self._reconcile_replicas() and self._delete_condemned():
                 replaced_count = self._rolling_update()
-        snapshot, min_ready = self._snapshot, self._min_ready
-        self._decision.status = status_of(
-            self._set,
-            counted_pods,
-            snapshot.current_revision,
-            snapshot.update_revision,
-            snapshot.collision_count,
-            replaced_count,
-            min_ready,
-            snapshot.now,
-        )
+        self._decision.status = status_of(self._snapshot, counted_pods, replaced_count, self._min_ready)
         return self._decision
 
     def _split_replicas(self) -> tuple[list[Object], list[Object]]:
