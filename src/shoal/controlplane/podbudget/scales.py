@@ -61,10 +61,10 @@ class ControllerScaleFinder:
         return None if deployment is None else _uid_and_replicas(deployment)
 
     async def _cached_or_live(
-        self, view: Informer, gvr: GroupVersionResource, key: Key, reference: Object
+        self, informer: Informer, gvr: GroupVersionResource, key: Key, reference: Object
     ) -> Object | None:
         """Falls back to the server: the informer may lag behind the one of pods."""
-        obj = view.get((key[0], key[1], reference["name"]))
+        obj = informer.get((key[0], key[1], reference["name"]))
         if obj is None or obj["metadata"]["uid"] != reference["uid"]:
             try:
                 obj = await self._client.in_cluster(key[0]).get(gvr, reference["name"], key[1])
