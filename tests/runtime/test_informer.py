@@ -205,6 +205,41 @@ async def test_an_informer_that_runs_again_delivers_what_changed_meanwhile() -> 
     assert seen == [("a", "", "1"), ("b", "", "2"), ("a", "1", "8"), ("b", "2", "")]
 
 
+async def test_a_resumable_informer_keeps_its_copy_while_it_is_stopped() -> None:
+    seen: list[tuple[str, str, str]] = []
+    script = Scripted([listed(5, thing("a", 1), thing("b", 2))], [[HOLD], [event("MODIFIED", thing("b", 6)), HOLD]])
+    view = Informer(Client(script), THINGS, FakeClock(), indexers=(by_cluster,), resumable=True)
+    view.add_event_handler(lambda key, old, new: seen.append((key[2], _revision(old), _revision(new))))
+    for revision in (5, 6):
+        task = asyncio.create_task(view.run())
+        await idle()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert (view.has_synced, view.revision) == (True, revision)
+        assert names(view.by_index(by_cluster, "c")) == ["a", "b"]
+    assert seen == [("a", "", "1"), ("b", "", "2"), ("b", "2", "6")], "what is known is not delivered again"
+
+
+async def test_a_resumable_informer_hears_of_changes_that_others_saw_meanwhile() -> None:
+    gate, seen = asyncio.Event(), list[tuple[str, str, str]]()
+    changes = [gate, event("MODIFIED", thing("a", 6)), event("DELETED", thing("b", 7)), HOLD]
+    client = Client(Scripted([listed(5, thing("a", 1), thing("b", 2), thing("c", 3))], [changes]))
+    client.informers = {}
+    other = asyncio.create_task(Informer(client, THINGS, FakeClock()).run())
+    view = Informer(client, THINGS, FakeClock(), resumable=True)
+    view.add_event_handler(lambda key, old, new: seen.append((key[2], _revision(old), _revision(new))))
+    for _ in range(2):
+        task = asyncio.create_task(view.run())
+        await idle()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        gate.set()
+        await idle()
+    other.cancel()
+    await asyncio.gather(other, return_exceptions=True)
+    assert seen[3:] == [("a", "1", "6"), ("b", "2", "")]
+
+
 def _revision(obj: Object | None) -> str:
     return str(obj["metadata"]["resourceVersion"]) if obj is not None else ""
 

@@ -64,11 +64,14 @@ class ListWatch:
         self._revision = ""
         """Where the next watch starts; empty: at a new list."""
 
-    async def run(self) -> None:
-        """Runs until it is cancelled. An unexpected error, such as a response that cannot be decoded, leads to a new
-        list as well: all consumers of the sink depend on this reflector.
-        """
+    def reset(self) -> None:
+        """The next run starts with a list."""
         self._revision = ""
+
+    async def run(self) -> None:
+        """Runs until it is cancelled; a later call resumes the watch. An unexpected error, such as a response that
+        cannot be decoded, leads to a new list: all consumers of the sink depend on this reflector.
+        """
         delay = BASE_DELAY
         while True:
             try:

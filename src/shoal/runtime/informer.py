@@ -46,9 +46,12 @@ class Informer:
         admits: Callable[[str], bool] | None = None,
         transform: Transform = strip_managed_fields,
         poll_until_served: float | None = None,
+        resumable: bool = False,
     ) -> None:
         """`admits` selects the logical clusters whose events are delivered. `transform` maps each object before it is
         stored. `poll_until_served`: seconds between silent polls of a kind that the server may serve later.
+        `resumable`: for a server that is often unreachable. The copy is kept while the informer is stopped. When it
+        runs again, the watch resumes and only changes are delivered.
         """
         self.gvr = gvr
         self.name = f"informer {gvr.resource}"
@@ -57,12 +60,15 @@ class Informer:
             client, gvr, clock, labels=labels, fields=fields, poll_until_served=poll_until_served, transform=transform
         )
         self._store.add_indexers(indexers)
+        self._store.is_resumable |= resumable
+        self._resumable = resumable
         self._deliveries: list[_Delivery] = []
         self._sync_callbacks: list[Callable[[], None]] = []
         self._failed_callbacks: set[Callable[[], None]] = set()
         self._synced = asyncio.Event()
         self._resumed_from: dict[Key, Object] = {}
         """What was delivered when the informer was last stopped."""
+        self._has_stopped = False
         self._has_failed = asyncio.Event()
 
     # --- reads ---
@@ -115,7 +121,9 @@ class Informer:
     # --- life ---
 
     async def run(self) -> None:
-        """Runs until it is cancelled. May be called again afterwards: every object is then delivered again."""
+        """Runs until it is cancelled. May be called again afterwards: every object is then delivered again, unless the
+        informer is resumable.
+        """
         async with self._store.attach(self):
             try:
                 while True:
@@ -125,16 +133,19 @@ class Informer:
             finally:
                 if self.has_synced:
                     self._resumed_from = dict(self._store.delivered())
-                    self._synced.clear()
+                    self._has_stopped = True
+                    if not self._resumable:
+                        self._synced.clear()
 
     def deliver_list(self, old: dict[Key, Object]) -> None:
         """Called by the store after a complete list, with the objects as they were delivered before it."""
-        if not self.has_synced:
-            old, self._resumed_from = self._resumed_from, {}
+        if self._has_stopped:
+            old, self._resumed_from, self._has_stopped = self._resumed_from, {}, False
         self._synced.set()
         current = self._store.delivered()
         for key, obj in tuple(current.items()):
-            self.deliver(key, old.get(key), obj)
+            if not self._resumable or old.get(key) is not obj:
+                self.deliver(key, old.get(key), obj)
         for key, obj in old.items():
             if key not in current:
                 self.deliver(key, obj, None)

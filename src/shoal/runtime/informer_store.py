@@ -2,6 +2,7 @@
 delivered yet.
 
 The store runs its reflector while it has consumers. Without any it is empty, and the next consumer causes a new list.
+A store with a resumable informer keeps its objects instead, and its watch resumes where it was interrupted.
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ class InformerStore:
         """Keys whose own write is ahead of the watch: the revision of the write, and the object as it was delivered."""
         self._consumers: list[Consumer] = []
         self._has_listed = False
+        self.is_resumable = False
         self._task: asyncio.Task[None] | None = None
 
     @asynccontextmanager
@@ -116,11 +118,13 @@ class InformerStore:
             self._consumers.remove(consumer)
             if not self._consumers:
                 task, self._task = self._task, None
-                self._clear()
+                if not self.is_resumable:
+                    self._clear()
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
     def _clear(self) -> None:
+        self._reflector.reset()
         self.objects, self._ahead, self._has_listed, self.revision = {}, {}, False, 0
         self._indexes = {function: {} for function in self._indexes}
 
