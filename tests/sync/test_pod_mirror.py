@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import nullcontext
 
 import pytest
 
 from shoal.clock import SystemClock
 from shoal.kinds.workload import workloadcluster
+from shoal.runtime.informer import Informer
 from shoal.sync.controllers import SyncSettings
 from shoal.sync.resources import CLUSTERS, PODS
 from shoal.sync.syncer.mirror_cleanup import MirrorCleanup
@@ -150,9 +152,11 @@ def test_what_is_shown_of_a_cluster_that_went_while_nobody_looked_goes(server: S
         client, names = server.shoal.client("test").in_cluster(hub.name), list[str]()
         await client.create(PODS, {**pod, "spec": spec}, "default")
         await client.delete(CLUSTERS, "east")
-        sweep = MirrorCleanup(client, SystemClock(), names.append)
-        sweep.clusters_synced.set()
+        clusters = Informer(client, CLUSTERS, SystemClock())
+        watch = asyncio.create_task(clusters.run())
+        sweep = MirrorCleanup(client, SystemClock(), clusters, names.append)
         await sweep.run()
+        watch.cancel()
         assert [found["metadata"]["name"] for found in (await client.list_all(PODS))[0]] == ["p--east"]
         await sweep.reconcile("east", None)
         assert (await client.list_all(PODS))[0] == []

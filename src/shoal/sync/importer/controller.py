@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
@@ -28,6 +28,7 @@ from shoal.kinds.workload.apiresource import (
 from shoal.objects.conditions import condition_is, get_condition
 from shoal.objects.errors import AlreadyExists, Invalid, NotFound, ShoalError, StatusError
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.informer import Informer
 from shoal.sync.cluster_status import ClusterStatusWriter
 from shoal.sync.conditions import SyncCondition
 from shoal.sync.discovery import find_native_resource
@@ -77,66 +78,59 @@ class ImportReconciler:
         self._patterns: list[ResourcePattern] = [parse_resource(text) for text in resources]
         self.controller: Controller[str] = Controller("importer", clock, self.reconcile, WORKERS)
         fields, labels = (f"metadata.name={only}", f"{workloadcluster.CLUSTER_LABEL}={only}") if only else ("", "")
-        self._clusters = Reflector(client, CLUSTERS, clock, self._on_cluster, fields=fields)
-        self._imports = Reflector(client, IMPORTS, clock, self._on_import, labels=labels, shared=True)
+        self._clusters = Informer(client, CLUSTERS, clock, fields=fields)
+        self._imports = Informer(client, IMPORTS, clock, labels=labels)
+        self.controller.watch(self._clusters, self._on_cluster)
+        self.controller.watch(self._imports, self._on_import)
         self._crd_watches = RemoteWatches(
             clock, connect, CRDS, lambda name, _: None, lambda name, *_: self._enqueue(name), list_objects=False
         )
-        self.controller.sources += [self._clusters.run, self._imports.run, self._crd_watches.run, self._resync]
+        self.controller.sources += [self._crd_watches.run, self._resync]
         self._watches_crds = needs_crd_watch(self._patterns)
         self._schemas = SchemaStore(client, lambda: self._imports.objects.values(), collects_garbage=not only)
         self._native: dict[ResourcePattern, bool] = {}
-        self._requested: dict[str, tuple[str, int]] = {}
-        """Uid and generation of workload Clusters whose import was requested."""
-        self._imported: dict[str, tuple[str, int]] = {}
-        """The same, of those already imported."""
+        self._imported: set[str] = set()
+        """Workload Clusters that were imported."""
         self._due: set[str] = set()
         self._pending_reports: dict[str, PendingReport] = {}
-        self._locations: dict[str, tuple[str, str]] = {}
-        """Workload Cluster and schema digest of each import."""
         self._missing_since: dict[str, float] = {}
         """Imports whose API was not listed, and since when."""
 
     # --- event handlers ---
 
-    def _on_cluster(self, key: Key, obj: Object | None) -> None:
+    def _on_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
         name = key[2]
-        if obj is None:
-            self._imported.pop(name, None)
-            self._requested.pop(name, None)
+        if new is None:
+            self._imported.discard(name)
             self._pending_reports.pop(name, None)
             self._crd_watches.stop(name)
             return
-        if _is_unreachable(obj):
+        if _is_unreachable(new):
             self._crd_watches.stop(name)
         elif self._watches_crds and name in self._imported:
-            self._crd_watches.start(obj)
-        if self._requested.get(name) != _version(obj):
-            self._requested[name] = _version(obj)
+            self._crd_watches.start(new)
+        if old is None or _version(old) != _version(new):
             self._enqueue(name)
         elif name in self._due:
             self.controller.queue.add(name)  # it may have been unreachable
 
-    def _on_import(self, key: Key, obj: Object | None) -> None:
-        previous = self._locations.pop(key[2], None)
-        if obj is None:
+    def _on_import(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is None:
             self._missing_since.pop(key[2], None)
-            if previous is not None:
-                self._enqueue(previous[0])
+            if old is not None:
+                self._enqueue(old["spec"]["location"])
         else:
-            spec = obj["spec"]
-            self._locations[key[2]] = spec["location"], spec.get("schemaDigest", "")
-            self._check_schema(obj)
-            if spec["location"] in self._pending_reports:
-                self.controller.queue.add(spec["location"])
-        if previous is not None and (obj is None or previous[1] != obj["spec"].get("schemaDigest", "")):
-            self._schemas.mark_unreferenced(previous[1])
+            self._check_schema(new)
+            if new["spec"]["location"] in self._pending_reports:
+                self.controller.queue.add(new["spec"]["location"])
+        if old is not None and (new is None or _schema_digest(old) != _schema_digest(new)):
+            self._schemas.mark_unreferenced(_schema_digest(old))
             self.controller.queue.add(SWEEP)
 
     def _check_schema(self, import_: Object) -> None:
         """Negotiation did not find the schema of the import: it was deleted."""
         compatible = get_condition(import_, COMPATIBLE) or {}
-        if compatible.get("reason") == SCHEMA_UNKNOWN and self._schemas.forget(import_["spec"].get("schemaDigest", "")):
+        if compatible.get("reason") == SCHEMA_UNKNOWN and self._schemas.forget(_schema_digest(import_)):
             self._enqueue(import_["spec"]["location"])
 
     def _enqueue(self, name: str) -> None:
@@ -155,7 +149,7 @@ class ImportReconciler:
             if self._imports.has_synced:
                 await self._schemas.sweep()
             return None
-        cluster = self._clusters.objects.get(("", "", name))
+        cluster = self._clusters.get(("", "", name))
         if cluster is None or (not self._only and is_pull_mode(cluster, self._mode)):
             self._due.discard(name)
             return None
@@ -193,7 +187,7 @@ class ImportReconciler:
             requeue_after = await self._write(cluster, discovered, ready)
         except Invalid as error:
             await self._report_failure(cluster, "ErrorStartingAPIImporter", error)
-        self._imported[name] = _version(cluster)
+        self._imported.add(name)
         if self._watches_crds:
             self._crd_watches.start(cluster)
         self._pending_reports[name] = PendingReport(
@@ -210,7 +204,7 @@ class ImportReconciler:
         report = self._pending_reports.get(name)
         if report is None:
             return
-        imports = [self._imports.objects.get(("", "", each)) for each in report.imports]
+        imports = [self._imports.get(("", "", each)) for each in report.imports]
         if all(each is not None and is_negotiated(each) for each in imports):
             await self._report(
                 cluster, SyncCondition(workloadcluster.IMPORTER_READY, "True", "Imported", report.message)
@@ -291,6 +285,10 @@ async def _is_ready(client: Client) -> bool:
     except StatusError:
         return False
     return True
+
+
+def _schema_digest(import_: Object) -> str:
+    return str(import_["spec"].get("schemaDigest", ""))
 
 
 def _version(cluster: Object) -> tuple[str, int]:

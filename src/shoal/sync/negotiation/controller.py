@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
 from shoal.kinds.apiextensions.customresourcedefinition import served_versions
@@ -19,6 +19,7 @@ from shoal.kinds.workload.apiresource import ENFORCED, GVR, PUBLISHED, gvr_of, i
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import AlreadyExists, Conflict, NotFound, StatusError
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.informer import Informer
 from shoal.sync.cluster_status import update_status
 from shoal.sync.conditions import SyncCondition, with_conditions
 from shoal.sync.negotiation.crd import desired_crd, import_spec_from_crd
@@ -42,59 +43,57 @@ MAX_COMPARISONS, MAX_SCHEMAS = 512, 128
 """Cache sizes: comparisons, and schemas."""
 
 
+def by_api(key: Key, obj: Object) -> tuple[GVR]:
+    """Index of imports and negotiated resources by API."""
+    return (gvr_of(obj),)
+
+
+def by_group_resource(key: Key, obj: Object) -> tuple[str]:
+    """Index of imports and negotiated resources by the name of the CRD that all versions share."""
+    return (gvr_of(obj).group_resource,)
+
+
 class NegotiationReconciler:
     """Keys are APIs."""
 
     def __init__(self, client: Client, clock: Clock, auto_publish: bool) -> None:
         self._client, self._clock, self._auto_publish = client, clock, auto_publish
         self.controller: Controller[GVR] = Controller("negotiation", clock, self.reconcile)
-        self._imports = Reflector(client, IMPORTS, clock, self._on_import, on_sync=self._enqueue_all, shared=True)
-        self._negotiated = Reflector(
-            client, NEGOTIATED, clock, self._on_negotiated, on_sync=self._enqueue_all, shared=True
-        )
-        self._crds = Reflector(client, CRDS, clock, self._on_crd)
-        self.controller.sources += [self._imports.run, self._negotiated.run, self._crds.run]
-        self._apis: dict[str, GVR] = {}
-        """The API of each import and negotiated resource, to know it after deletion."""
-        self._imports_by_api: dict[GVR, set[Key]] = {}
-        """Imports of each API."""
+        self._imports = Informer(client, IMPORTS, clock, indexers=(by_api, by_group_resource))
+        self._negotiated = Informer(client, NEGOTIATED, clock, indexers=(by_group_resource,))
+        for informer in (self._imports, self._negotiated):
+            self.controller.watch(informer, self._on_api)
+            informer.on_sync(self._enqueue_all)
+        self._negotiated.add_event_handler(self._on_negotiated)
+        self.controller.watch(Informer(client, CRDS, clock), self._on_crd)
         self._comparisons = _ComparisonCache()
 
-    def _on_import(self, key: Key, obj: Object | None) -> None:
-        api = self._enqueue_api_of(f"import {key[2]}", obj)
-        if api is not None and obj is None:
-            self._imports_by_api[api].discard(key)
-        elif api is not None:
-            self._imports_by_api.setdefault(api, set()).add(key)
+    def _on_api(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for obj in (old, new):
+            if obj is not None:
+                self.controller.queue.add(gvr_of(obj))
 
-    def _on_negotiated(self, key: Key, obj: Object | None) -> None:
-        api = self._enqueue_api_of(f"negotiated {key[2]}", obj)
-        if api is not None and obj is None:
-            self._enqueue_versions(api.group_resource)  # versions share a CRD
+    def _on_negotiated(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if old is not None and new is None:
+            self._enqueue_versions(gvr_of(old).group_resource)  # versions share a CRD
 
-    def _enqueue_api_of(self, name: str, obj: Object | None) -> GVR | None:
-        api = self._apis.pop(name, None) if obj is None else self._apis.setdefault(name, gvr_of(obj))
-        if api is not None:
-            self.controller.queue.add(api)
-        return api
-
-    def _on_crd(self, key: Key, obj: Object | None) -> None:
+    def _on_crd(self, key: Key, old: Object | None, new: Object | None) -> None:
         self._enqueue_versions(key[2])
 
     def _enqueue_versions(self, group_resource: str) -> None:
-        for api in set(self._apis.values()):
-            if api.group_resource == group_resource:
-                self.controller.queue.add(api)
+        for informer in (self._imports, self._negotiated):
+            for obj in informer.by_index(by_group_resource, group_resource):
+                self.controller.queue.add(gvr_of(obj))
 
     def _enqueue_all(self) -> None:
-        for api in set(self._apis.values()):
-            self.controller.queue.add(api)
+        for obj in (*self._imports.objects.values(), *self._negotiated.objects.values()):
+            self.controller.queue.add(gvr_of(obj))
 
     async def reconcile(self, api: GVR) -> None:
         if not (self._imports.has_synced and self._negotiated.has_synced):
             return  # all are enqueued after the sync
-        imports = [self._imports.objects[key] for key in sorted(self._imports_by_api.get(api, ()))]
-        negotiated = self._negotiated.objects.get(("", "", negotiated_name(api)))
+        imports = self._imports.by_index(by_api, api)
+        negotiated = self._negotiated.get(("", "", negotiated_name(api)))
         if negotiated is None and not imports:
             return
         crd = await self._get_crd(api)
@@ -202,14 +201,13 @@ class NegotiationReconciler:
 
     async def _other_published_versions(self, api: GVR, crd: Object | None) -> list[Object]:
         """Other published versions of the kind. A served version may be too new for the informer."""
-        by_api = {gvr_of(each): each for each in self._negotiated.objects.values()}
+        versions = {gvr_of(each): each for each in self._negotiated.by_index(by_group_resource, api.group_resource)}
         for version in served_versions(crd) if crd is not None else ():
             other = GVR(api.group, version, api.plural)
-            if other not in by_api and other != api:
+            if other not in versions and other != api:
                 with suppress(NotFound):
-                    by_api[other] = await self._client.get(NEGOTIATED, negotiated_name(other))
-        same = [each for one, each in by_api.items() if one[::2] == api[::2] and one != api]
-        return [each for each in same if each["spec"].get("publish")]
+                    versions[other] = await self._client.get(NEGOTIATED, negotiated_name(other))
+        return [each for one, each in versions.items() if one != api and each["spec"].get("publish")]
 
     async def _get_crd(self, api: GVR) -> Object | None:
         if not api.group:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client
 from shoal.clock import Clock
 from shoal.kinds.workload import workloadcluster
 from shoal.objects.conditions import condition_is, get_condition
 from shoal.runtime.controller import Controller
+from shoal.runtime.informer import Informer
 from shoal.sync.cluster_status import update_status
 from shoal.sync.registration.capacity import ClusterCapacity, crosses_zero
 from shoal.sync.remote_cluster import ConnectFunc, is_pull_mode
@@ -36,27 +37,28 @@ class CapacityReconciler:
         self._client, self._clock, self._only, self._mode = client, clock, only, mode
         self.controller: Controller[str] = Controller("capacity", clock, self.reconcile)
         fields = f"metadata.name={only}" if only else ""
-        self._clusters = Reflector(client, CLUSTERS, clock, self._on_cluster, fields=fields, shared=True)
+        self._clusters = Informer(client, CLUSTERS, clock, fields=fields)
         self._nodes = RemoteWatches(clock, connect, NODES, self._on_node_list, self._on_node)
         self._pods = RemoteWatches(
             clock, connect, PODS, self._on_pod_list, self._on_pod, on_refused=self._on_pods_refused, fields=RUNNING_PODS
         )
-        self.controller.sources += [self._clusters.run, self._nodes.run, self._pods.run]
+        self.controller.watch(self._clusters, self._on_cluster)
+        self.controller.sources += [self._nodes.run, self._pods.run]
         self._capacities: dict[str, ClusterCapacity] = {}
         self._written_at: dict[str, float] = {}
 
-    def _on_cluster(self, key: Key, obj: Object | None) -> None:
+    def _on_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
         name = key[2]
-        if obj is None:
+        if new is None:
             self._capacities.pop(name, None)
             self._written_at.pop(name, None)
-        if obj is None or not _responds(obj) or (not self._only and is_pull_mode(obj, self._mode)):
+        if new is None or not _responds(new) or (not self._only and is_pull_mode(new, self._mode)):
             self._nodes.stop(name)
             self._pods.stop(name)
             return
         self._capacities.setdefault(name, ClusterCapacity())
-        self._nodes.start(obj)
-        self._pods.start(obj)
+        self._nodes.start(new)
+        self._pods.start(new)
 
     def _capacity_of(self, name: str) -> ClusterCapacity:
         self.controller.queue.add(name)
@@ -80,7 +82,7 @@ class CapacityReconciler:
 
     async def reconcile(self, name: str) -> float | None:
         """Returns when to come back for a postponed write."""
-        capacity, cluster = self._capacities.get(name), self._clusters.objects.get(("", "", name))
+        capacity, cluster = self._capacities.get(name), self._clusters.get(("", "", name))
         if capacity is None or cluster is None or not capacity.is_known:
             return None
         totals, status = capacity.totals(), cluster.get("status") or {}

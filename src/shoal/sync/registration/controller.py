@@ -9,12 +9,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
 from shoal.kinds.workload import workloadcluster
 from shoal.objects.errors import AlreadyExists, NotFound
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.informer import Informer
 from shoal.sync.cluster_status import update_status
 from shoal.sync.conditions import SyncCondition, with_conditions
 from shoal.sync.metrics import CLUSTER_STATES, cluster_state_series
@@ -37,48 +38,39 @@ class RegistrationReconciler:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
         self.controller: Controller[RegistrationSource] = Controller("registration", clock, self.reconcile)
-        self._managed_clusters = Reflector(
-            client, MANAGED_CLUSTERS, clock, partial(self._enqueue_origin, True), shared=True
-        )
-        self._capi_clusters = Reflector(
-            client,
-            CLUSTER_API_CLUSTERS,
-            clock,
-            partial(self._enqueue_origin, False),
-            poll_until_served=POLL_UNTIL_SERVED_SECONDS,
-        )
-        self._clusters = Reflector(client, CLUSTERS, clock, self._on_cluster, on_sync=self._enqueue_all)
-        self.controller.sources += [
-            self._managed_clusters.run,
-            self._capi_clusters.run,
-            self._clusters.run,
-            self._export_states,
-        ]
+        self._managed_clusters = Informer(client, MANAGED_CLUSTERS, clock)
+        self._capi_clusters = Informer(client, CLUSTER_API_CLUSTERS, clock, poll_until_served=POLL_UNTIL_SERVED_SECONDS)
+        self._clusters = Informer(client, CLUSTERS, clock)
+        self._clusters.on_sync(self._enqueue_all)
+        self.controller.watch(self._managed_clusters, partial(self._enqueue_origin, True))
+        self.controller.watch(self._capi_clusters, partial(self._enqueue_origin, False))
+        self.controller.watch(self._clusters, self._on_cluster)
+        self.controller.sources.append(self._export_states)
 
     async def _export_states(self) -> None:
         with CLUSTER_STATES.registration(lambda: cluster_state_series(self._clusters.objects.values())):
             await asyncio.Event().wait()
 
-    def _enqueue_origin(self, managed: bool, key: Key, obj: Object | None) -> None:
+    def _enqueue_origin(self, managed: bool, key: Key, old: Object | None, new: Object | None) -> None:
         self.controller.queue.add(RegistrationSource(managed, key[1], key[2]))
 
-    def _on_cluster(self, key: Key, obj: Object | None) -> None:
+    def _on_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
         """Enqueues the sources that own this name or would collide with it."""
         for namespace, name in workloadcluster.candidate_managed_clusters(key[2]):
             self.controller.queue.add(RegistrationSource(True, namespace, name))
             self.controller.queue.add(RegistrationSource(False, namespace, name))
 
     def _enqueue_all(self) -> None:
-        for managed, reflector in ((True, self._managed_clusters), (False, self._capi_clusters)):
-            for key in reflector.objects:
-                self._enqueue_origin(managed, key, None)
+        for managed, informer in ((True, self._managed_clusters), (False, self._capi_clusters)):
+            for _, namespace, name in informer.objects:
+                self.controller.queue.add(RegistrationSource(managed, namespace, name))
 
     async def reconcile(self, origin: RegistrationSource) -> None:
         if not self._clusters.has_synced:
             return  # all are enqueued after the sync
-        reflector = self._managed_clusters if origin.managed else self._capi_clusters
-        source = reflector.objects.get(("", origin.namespace, origin.name))
-        cluster = self._clusters.objects.get(("", "", origin.title))
+        informer = self._managed_clusters if origin.managed else self._capi_clusters
+        source = informer.get(("", origin.namespace, origin.name))
+        cluster = self._clusters.get(("", "", origin.title))
         if source is None and (cluster is None or not await self._is_deleted(origin)):
             return
         decision = decide(origin, source, cluster)

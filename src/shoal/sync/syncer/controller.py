@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client
 from shoal.clock import Clock
 from shoal.kinds.workload import workloadcluster
@@ -15,6 +15,7 @@ from shoal.kinds.workload.apiresource import AVAILABLE, COMPATIBLE, is_negotiate
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.informer import Informer
 from shoal.sync.cluster_status import ClusterStatusWriter
 from shoal.sync.conditions import SyncCondition
 from shoal.sync.remote_cluster import NewClient, NoKubeconfig, kubeconfig_of
@@ -35,6 +36,11 @@ RESYNC_SECONDS = 30.0
 """Between checks for a kubeconfig that was replaced in its Secret."""
 RETRY_SECONDS = 2.0
 """Between retries of a missing or unreadable kubeconfig."""
+
+
+def by_location(key: Key, import_: Object) -> tuple[str]:
+    """Index by workload Cluster."""
+    return (import_["spec"]["location"],)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +76,19 @@ class SyncerManager:
         self._client, self._clock, self._new_client, self._status_writer = client, clock, new_client, status_writer
         self._components, self._mode = components, mode
         self._heartbeats = SyncerHeartbeats(clock, lambda name: self._controller.queue.add(name))
-        self._mirror_cleanup = MirrorCleanup(client, clock, lambda name: self._controller.queue.add(name))
+        self._clusters = Informer(client, CLUSTERS, clock)
+        self._imports = Informer(client, IMPORTS, clock, indexers=(by_location,))
+        self._mirror_cleanup = MirrorCleanup(
+            client, clock, self._clusters, lambda name: self._controller.queue.add(name)
+        )
         self.name = "syncers"
         self._controller: Controller[str] = Controller(self.name, clock, self.reconcile)
         components.hub.on_sync = self._on_hub_synced
-        self._clusters = Reflector(client, CLUSTERS, clock, self._on_cluster, on_sync=self._on_clusters_synced)
-        self._imports = Reflector(client, IMPORTS, clock, self._on_import)
-        self._controller.sources += [self._clusters.run, self._imports.run, self._resync, self._heartbeats.run]
-        self._controller.sources.append(self._mirror_cleanup.run)
+        self._controller.watch(self._clusters, self._on_cluster)
+        self._clusters.on_sync(self._on_clusters_synced)
+        self._controller.watch(self._imports, self._on_import)
+        self._controller.sources += [self._resync, self._heartbeats.run, self._mirror_cleanup.run]
         self._running: dict[str, RunningSyncer] = {}
-        self._locations: dict[str, str] = {}
         self._without_kubeconfig: set[str] = set()
         """Clusters without a usable kubeconfig."""
         self._imports_seen: dict[str, str] = {}
@@ -92,26 +101,24 @@ class SyncerManager:
             for name in list(self._running):
                 await self._stop(name)
 
-    def _on_cluster(self, key: Key, obj: Object | None) -> None:
-        is_remote = obj is not None and workloadcluster.sync_mode(obj, self._mode) != workloadcluster.PUSH
+    def _on_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
+        is_remote = new is not None and workloadcluster.sync_mode(new, self._mode) != workloadcluster.PUSH
         self._components.finalizer_cleanup.set_remote(key[2], is_remote)
-        self._heartbeats.observe(key[2], obj if is_remote else None)
+        self._heartbeats.observe(key[2], new if is_remote else None)
         self._controller.queue.add(key[2])
 
     def _on_clusters_synced(self) -> None:
         self._components.finalizer_cleanup.have_clusters_synced = True
-        self._mirror_cleanup.clusters_synced.set()
 
     def _on_hub_synced(self) -> None:
         """Syncers may have been waiting for this list."""
         for running in self._running.values():
             running.syncer.request_report()
 
-    def _on_import(self, key: Key, obj: Object | None) -> None:
-        location = self._locations.pop(key[2], "") if obj is None else obj["spec"]["location"]
-        if obj is not None:
-            self._locations[key[2]] = location
-        self._controller.queue.add(location)
+    def _on_import(self, key: Key, old: Object | None, new: Object | None) -> None:
+        import_ = new or old
+        if import_ is not None:
+            self._controller.queue.add(import_["spec"]["location"])
 
     async def _resync(self) -> None:
         ticks = 0
@@ -123,7 +130,7 @@ class SyncerManager:
                 self._controller.queue.add(name)
 
     async def reconcile(self, name: str) -> None:
-        cluster = self._clusters.objects.get(("", "", name))
+        cluster = self._clusters.get(("", "", name))
         if cluster is None:
             if self._clusters.has_synced:
                 await self._handle_deleted(name)
@@ -174,7 +181,7 @@ class SyncerManager:
         for import_ in imports:
             if import_["spec"]["location"] != name:
                 continue
-            cached = self._imports.objects.get(("", "", import_["metadata"]["name"]))
+            cached = self._imports.get(("", "", import_["metadata"]["name"]))
             if cached is None or not is_negotiated(cached):
                 raise RequeueError("informer of APIResourceImports has not caught up yet")
         self._imports_seen[name] = uid
@@ -182,9 +189,9 @@ class SyncerManager:
 
     def _resources_for(self, name: str) -> list[SyncedResource]:
         by_api = {resource.api: resource for resource in self._components.resources.base_resources}
-        for import_ in self._imports.objects.values():
+        for import_ in self._imports.by_index(by_location, name):
             usable = condition_is(import_, COMPATIBLE) and condition_is(import_, AVAILABLE)
-            resource = synced_resource_of(import_) if usable and import_["spec"]["location"] == name else None
+            resource = synced_resource_of(import_) if usable else None
             if resource is not None:
                 by_api[resource.api] = resource
         return list(by_api.values())
@@ -225,7 +232,7 @@ class SyncerManager:
             del self._running[name]
             if not task.cancelled():
                 log.error("syncer of workload Cluster %s ended unexpectedly", name, exc_info=task.exception())
-                self._controller.queue.add_after(name, RETRY_SECONDS)
+            self._controller.queue.add_after(name, RETRY_SECONDS)
 
     async def _stop(self, name: str) -> None:
         running = self._running.pop(name, None)

@@ -10,19 +10,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Mapping
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
-from shoal.client.rest import Client
+from shoal.client.reflector import Key
 from shoal.client.transport import Unreachable
-from shoal.clock import Clock
 from shoal.kinds.workload import workloadcluster
 from shoal.objects.errors import AlreadyExists, NotFound, StatusError
 from shoal.runtime.event_recorder import EVENTS, truncate_message
+from shoal.runtime.informer import Informer
 from shoal.sync.syncer.decide import is_from_hub
-from shoal.sync.syncer.hub_informers import HubInformers, SyncedResource, SyncKey
-from shoal.sync.syncer.namespaces import NamespaceMapper
+from shoal.sync.syncer.deps import SyncerDeps
+from shoal.sync.syncer.hub_informers import SyncKey
 from shoal.sync.syncer.transform import hub_name
 
 log = logging.getLogger("shoal.sync")
@@ -41,40 +39,29 @@ MIRRORED_FIELDS = (
 
 
 class EventMirror:
-    """`hub_client` writes to the hub, `client` watches the cluster."""
-
-    def __init__(
-        self,
-        cluster: str,
-        client: Client,
-        hub_client: Client,
-        clock: Clock,
-        hub_id: str,
-        hub: HubInformers,
-        namespaces: NamespaceMapper,
-        downstream: Mapping[SyncedResource, Reflector],
-    ) -> None:
-        self._cluster, self._hub_client, self._hub_id, self._hub = cluster, hub_client, hub_id, hub
-        self._namespaces, self._downstream = namespaces, downstream
-        self._events = Reflector(
-            client,
+    def __init__(self, deps: SyncerDeps) -> None:
+        self._cluster, self._hub_client, self._hub_id = deps.cluster, deps.hub_writer.client, deps.hub_id
+        self._hub, self._namespaces, self._downstream = deps.hub, deps.namespaces, deps.downstream
+        self._events = Informer(
+            deps.client,
             EVENTS,
-            clock,
-            self._handle_event,
+            deps.clock,
             transform=_strip_event,
             poll_until_served=POLL_UNTIL_SERVED_SECONDS,
+            resumable=True,
         )
+        self._events.add_event_handler(self._handle_event)
         self._queue: dict[Key, None] = {}
         self._wakeup = asyncio.Event()
 
     async def run(self) -> None:
-        await self._namespaces.sync_event.wait()
+        await self._namespaces.informer.wait_for_sync()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._events.run())
             group.create_task(self._run_mirror())
 
-    def _handle_event(self, key: Key, obj: Object | None) -> None:
-        if obj is None:
+    def _handle_event(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is None:
             self._queue.pop(key, None)
             return
         self._queue[key] = None
@@ -89,7 +76,7 @@ class EventMirror:
             while self._queue:
                 key = next(iter(self._queue))
                 del self._queue[key]
-                event = self._events.objects.get(key)
+                event = self._events.get(key)
                 mirrored = self._mirrored_event(event) if event is not None else None
                 if mirrored is not None:
                     await self._write(mirrored)
@@ -127,11 +114,11 @@ class EventMirror:
     def _hub_object_for(self, involved: Object) -> tuple[SyncKey, Object] | None:
         namespace, kind, name = involved.get("namespace", ""), involved.get("kind"), str(involved.get("name", ""))
         best, length = None, 0
-        for resource, reflector in self._downstream.items():
+        for resource, informer in self._downstream.items():
             for candidate in (
                 [name] if resource.kind == kind else _owner_name_candidates(name) if kind in DERIVED_KINDS else ()
             ):
-                copy = reflector.objects.get(("", namespace, candidate))
+                copy = informer.get(("", namespace, candidate))
                 if copy is None or not is_from_hub(copy, self._hub_id) or "spec" not in copy:
                     continue
                 hub_namespace = self._namespaces.hub_name(namespace) if namespace else ""

@@ -12,13 +12,15 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.list_watch import Transform, strip_managed_fields
+from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
 from shoal.kinds.workload import workloadcluster
 from shoal.kinds.workload.apiresource import GVR
 from shoal.objects.errors import StatusError
+from shoal.runtime.informer import Informer
 from shoal.sync.syncer.references import DependencyRef, ReferenceIndex, is_dependency_kind, references_of
 
 log = logging.getLogger("shoal.sync")
@@ -61,7 +63,7 @@ class HubInformers:
     def __init__(self, client: Client, clock: Clock, only: str = "") -> None:
         """`only`: the single cluster whose objects are visible and watched."""
         self._client, self._clock, self._only = client, clock, only
-        self._reflectors: dict[SyncedResource, list[Reflector]] = {}
+        self._informers: dict[SyncedResource, list[Informer]] = {}
         self._tasks: dict[SyncedResource, asyncio.Task[None]] = {}
         self._dependency_resources: dict[str, SyncedResource] = {}
         """Kinds of objects that others reference, by plural."""
@@ -112,22 +114,17 @@ class HubInformers:
 
     def has_synced(self, kinds: set[str] | None = None) -> bool:
         """Whether all objects of the kinds (all by default) are known; False for a kind that is not served."""
-        reflectors = {
-            resource.api.group_resource: reflectors_of_kind for resource, reflectors_of_kind in self._reflectors.items()
-        }
-        if kinds is not None and not kinds <= reflectors.keys():
+        informers = {resource.api.group_resource: of_kind for resource, of_kind in self._informers.items()}
+        if kinds is not None and not kinds <= informers.keys():
             return False
         return all(
-            each.has_synced
-            for name, reflectors_of_kind in reflectors.items()
-            if kinds is None or name in kinds
-            for each in reflectors_of_kind
+            each.has_synced for name, of_kind in informers.items() if kinds is None or name in kinds for each in of_kind
         )
 
     def unsynced_resources(self, kinds: set[SyncedResource]) -> list[str]:
         """Kinds whose objects on the hub are not known yet."""
         unsynced = (
-            resource for resource in kinds if not all(each.has_synced for each in self._reflectors.get(resource, ()))
+            resource for resource in kinds if not all(each.has_synced for each in self._informers.get(resource, ()))
         )
         return sorted(resource.api.group_resource for resource in unsynced)
 
@@ -146,46 +143,46 @@ class HubInformers:
     # --- watches ---
 
     def add_resource(self, resource: SyncedResource) -> None:
-        if resource in self._reflectors:
+        """Watches the kind. After `close` it is watched again when it is added again."""
+        if resource in self._informers:
+            self._start(resource)
             return
         is_dependency = is_dependency_kind(resource.api.plural, resource.api.group)
         if is_dependency:
             self._dependency_resources[resource.api.plural] = resource
-
-        def handle_object(key: Key, obj: Object | None) -> None:
-            self._handle_object(SyncKey(resource, key[1], key[2]), obj)
-
-        def new_reflector(labels: str, handler: Callable[[Key, Object | None], None], **options: Any) -> Reflector:
-            return Reflector(
-                self._client,
-                resource.gvr,
-                self._clock,
-                handler,
-                labels=labels,
-                on_sync=lambda: self.on_sync(),
-                **options,
-            )
-
-        if not self._only:
-            labels = "" if is_dependency else workloadcluster.CLUSTER_LABEL
-            self._reflectors[resource] = [
-                new_reflector(
-                    labels, handle_object, transform=_strip_unassigned if is_dependency else strip_managed_fields
-                )
-            ]
+        label = workloadcluster.CLUSTER_LABEL
+        if not self._only and is_dependency:
+            informers = [self._new_informer(resource, "", _strip_unassigned)]
+        elif not self._only:
+            informers = [self._new_informer(resource, label)]
         else:
-            self._reflectors[resource] = [
-                new_reflector(
-                    f"{workloadcluster.CLUSTER_LABEL}={self._only}", handle_object, transform=strip_managed_fields
-                )
-            ]
+            informers = [self._new_informer(resource, f"{label}={self._only}")]
             if is_dependency:
-                labels = f"{workloadcluster.dependency_label(self._only)},{workloadcluster.CLUSTER_LABEL}!={self._only}"
-                self._reflectors[resource].append(new_reflector(labels, handle_object, transform=strip_managed_fields))
-        self._tasks[resource] = asyncio.create_task(self._watch(resource), name=f"hub {resource.api.group_resource}")
+                labels = f"{workloadcluster.dependency_label(self._only)},{label}!={self._only}"
+                informers.append(self._new_informer(resource, labels))
+        self._informers[resource] = informers
+        self._start(resource)
+
+    def _new_informer(
+        self, resource: SyncedResource, labels: str, transform: Transform = strip_managed_fields
+    ) -> Informer:
+        def handle_object(key: Key, old: Object | None, new: Object | None) -> None:
+            sync_key = SyncKey(resource, key[1], key[2])
+            # What one informer of the kind drops may have moved to the other.
+            self._handle_object(sync_key, new if new is not None else self.get_cached(sync_key))
+
+        informer = Informer(self._client, resource.gvr, self._clock, labels=labels, transform=transform)
+        informer.add_event_handler(handle_object)
+        informer.on_sync(lambda: self.on_sync())
+        return informer
+
+    def _start(self, resource: SyncedResource) -> None:
+        if resource not in self._tasks:
+            name = f"hub {resource.api.group_resource}"
+            self._tasks[resource] = asyncio.create_task(self._watch(resource), name=name)
 
     def remove_resource(self, resource: SyncedResource) -> None:
-        self._reflectors.pop(resource, None)
+        self._informers.pop(resource, None)
         if self._dependency_resources.get(resource.api.plural) == resource:
             del self._dependency_resources[resource.api.plural]
         task = self._tasks.pop(resource, None)
@@ -195,18 +192,20 @@ class HubInformers:
             self._set_targets(sync_key, frozenset(), leaving=False)
 
     def close(self) -> None:
+        """Stops all watches."""
         for task in self._tasks.values():
             task.cancel()
+        self._tasks.clear()
 
     async def _watch(self, resource: SyncedResource) -> None:
-        reflectors = self._reflectors[resource]
+        informers = self._informers[resource]
         while True:
             try:
                 async with asyncio.TaskGroup() as group:
                     if not self._only and not is_dependency_kind(resource.api.plural, resource.api.group):
                         group.create_task(self._find_unlabelled(resource))
-                    for reflector in reflectors:
-                        group.create_task(reflector.run())
+                    for informer in informers:
+                        group.create_task(informer.run())
             except* Exception:
                 log.exception("watch of %s on the hub failed", resource.api.group_resource)
             await self._clock.sleep(RETRY_SECONDS)
@@ -314,8 +313,8 @@ class HubInformers:
         self.on_reference(ref)
 
     def get_cached(self, sync_key: SyncKey) -> Object | None:
-        for reflector in self._reflectors.get(sync_key.resource, ()):
-            obj = reflector.objects.get(("", sync_key.namespace, sync_key.name))
+        for informer in self._informers.get(sync_key.resource, ()):
+            obj = informer.get(("", sync_key.namespace, sync_key.name))
             if obj is not None:
                 return obj
         return None
@@ -327,12 +326,6 @@ class HubInformers:
 
 
 PARTIAL = "shoal.dev/slim"
-
-
-def strip_managed_fields(obj: Object) -> Object:
-    """managedFields only matter to the server and make up half of the object."""
-    obj["metadata"].pop("managedFields", None)
-    return obj
 
 
 def _strip_unassigned(obj: Object) -> Object:

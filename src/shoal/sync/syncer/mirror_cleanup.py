@@ -5,7 +5,6 @@ The hub's process does this for all clusters, wherever their syncers run: a remo
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -15,6 +14,7 @@ from shoal.client.transport import Unreachable
 from shoal.clock import Clock
 from shoal.kinds.workload import workloadcluster
 from shoal.objects.errors import NotFound, StatusError
+from shoal.runtime.informer import Informer
 from shoal.sync.discovery import serves_mirrored_pods_only
 from shoal.sync.resources import PODS
 
@@ -24,16 +24,18 @@ RETRY_SECONDS = 5.0
 
 
 class MirrorCleanup:
-    """`on_mirrored_cluster` is called for every cluster with mirrored pods at the start."""
+    """`on_mirrored_cluster` is called for every cluster with mirrored pods at the start, when `clusters` has synced."""
 
-    def __init__(self, client: Client, clock: Clock, on_mirrored_cluster: Callable[[str], None]) -> None:
-        self._client, self._clock, self._on_mirrored_cluster = client, clock, on_mirrored_cluster
+    def __init__(
+        self, client: Client, clock: Clock, clusters: Informer, on_mirrored_cluster: Callable[[str], None]
+    ) -> None:
+        self._client, self._clock, self._clusters = client, clock, clusters
+        self._on_mirrored_cluster = on_mirrored_cluster
         self._cleaned: set[str] = set()
         """Clusters that do not request mirroring and have no mirrored pods."""
-        self.clusters_synced = asyncio.Event()
 
     async def run(self) -> None:
-        await self.clusters_synced.wait()
+        await self._clusters.wait_for_sync()
         while True:
             try:
                 pods = await self._list(workloadcluster.MIRRORED_FROM_LABEL)

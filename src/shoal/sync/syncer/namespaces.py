@@ -6,19 +6,19 @@ that names their hub namespace. A namespace that existed before is used as it is
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from contextlib import suppress
 from typing import Any
 
 import orjson
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client
 from shoal.clock import Clock
 from shoal.kinds.workload import workloadcluster
 from shoal.objects.errors import AlreadyExists, Forbidden, MethodNotSupported, NotFound
 from shoal.runtime.controller import RequeueError
+from shoal.runtime.informer import Informer
 from shoal.sync.resources import NAMESPACES
 
 Object = dict[str, Any]
@@ -58,19 +58,12 @@ class NamespaceMapper:
         """Downstream names of hub namespaces."""
         self._hub_names: dict[str, str] = {}
         """The reverse, for those with our locator."""
-        self.sync_event = asyncio.Event()
-        """Set once the namespaces with a locator are known."""
-        self.reflector = Reflector(
-            client,
-            NAMESPACES,
-            clock,
-            self._handle_namespace,
-            labels=workloadcluster.CLUSTER_LABEL,
-            on_sync=self.sync_event.set,
-        )
+        self.informer = Informer(client, NAMESPACES, clock, labels=workloadcluster.CLUSTER_LABEL, resumable=True)
+        """The namespaces with a locator."""
+        self.informer.add_event_handler(self._handle_namespace)
 
-    def _handle_namespace(self, key: Key, obj: Object | None) -> None:
-        hub, namespace = parse_locator(obj) if obj is not None else ("", "")
+    def _handle_namespace(self, key: Key, old: Object | None, new: Object | None) -> None:
+        hub, namespace = parse_locator(new) if new is not None else ("", "")
         if hub == self._hub:
             self._hub_names[key[2]] = namespace
             self._downstream_names[namespace] = key[2]

@@ -7,15 +7,12 @@ object requires it, by its uid, from the hub's own store, and not too many at on
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from typing import Any
 
-from shoal.client.reflector import Reflector
 from shoal.clock import Clock
 from shoal.kinds.workload import workloadcluster
 from shoal.objects.errors import Conflict, Forbidden, NotFound, StatusError, TooManyRequests
 from shoal.runtime.controller import RequeueError
-from shoal.runtime.workqueue import WorkQueue
 from shoal.sync.syncer.decide import (
     SyncPlan,
     SyncTarget,
@@ -25,13 +22,10 @@ from shoal.sync.syncer.decide import (
     plan_sync,
     plan_unneeded_dependency,
 )
+from shoal.sync.syncer.deps import SyncerDeps
 from shoal.sync.syncer.downstream import DownstreamClient
-from shoal.sync.syncer.hub_informers import HubInformers, SyncedResource, SyncKey
-from shoal.sync.syncer.hub_writer import HubWriter
-from shoal.sync.syncer.name_mapping import NameMapping
-from shoal.sync.syncer.namespaces import NamespaceMapper
+from shoal.sync.syncer.hub_informers import SyncKey
 from shoal.sync.syncer.references import DependencyRef, ReferenceIndex, is_dependency_kind
-from shoal.sync.syncer.status import SyncerStatus
 from shoal.sync.syncer.transform import hub_name
 
 WINDOW_SECONDS = 60.0
@@ -76,39 +70,25 @@ TRANSIENT_ERRORS = (TooManyRequests, NotFound, Conflict)
 
 
 class ObjectSyncer:
-    """`downstream` has the reflectors of each kind in the cluster."""
-
-    def __init__(
-        self,
-        cluster: str,
-        hub_id: str,
-        hub: HubInformers,
-        hub_writer: HubWriter,
-        downstream_client: DownstreamClient,
-        namespaces: NamespaceMapper,
-        names: NameMapping,
-        downstream: Mapping[SyncedResource, Reflector],
-        queue: WorkQueue[SyncKey | str],
-        status: SyncerStatus,
-        clock: Clock,
-    ) -> None:
-        self.cluster_name, self.hub_id, self._hub, self._hub_writer = cluster, hub_id, hub, hub_writer
-        self._downstream_client, self._namespaces, self._names, self._downstream = (
-            downstream_client,
-            namespaces,
-            names,
-            downstream,
+    def __init__(self, deps: SyncerDeps) -> None:
+        self.cluster_name, self.hub_id, self._hub, self._hub_writer = (
+            deps.cluster,
+            deps.hub_id,
+            deps.hub,
+            deps.hub_writer,
         )
-        self._queue, self._status = queue, status
-        self.guard = DeletionGuard(clock)
+        self._namespaces, self._names, self._downstream = deps.namespaces, deps.names, deps.downstream
+        self._downstream_client = DownstreamClient(deps.client, deps.namespaces)
+        self._queue, self._status = deps.queue, deps.status
+        self.guard = DeletionGuard(deps.clock)
         self.adopted_hub = ""
         """Another hub whose downstream objects are taken over."""
         self.references: ReferenceIndex[SyncKey] = ReferenceIndex()
         """References between downstream objects."""
 
     async def sync(self, sync_key: SyncKey) -> None:
-        reflector = self._downstream.get(sync_key.resource)
-        if reflector is None:
+        informer = self._downstream.get(sync_key.resource)
+        if informer is None:
             return  # the cluster does not offer the kind, or no longer does
         namespace = await self._namespaces.name_of(sync_key.namespace) if sync_key.namespace else ""
         api, obj = sync_key.resource.api, self._hub.get_full(sync_key)
@@ -119,25 +99,34 @@ class ObjectSyncer:
             needed_by = self._hub.references.referrer_kinds(
                 self.cluster_name, DependencyRef(api.plural, sync_key.namespace, sync_key.name)
             )
+        are_copies_listed = informer.has_synced  # as it was when the downstream name was looked up
         target = self._target(sync_key, namespace, obj)
-        copy = reflector.objects.get(("", namespace, target.name))
+        copy = informer.get(("", namespace, target.name))
         if obj is None and copy is not None and needed_by_kinds(copy) and not needed_by:
             await self._delete_unneeded(sync_key, target, copy)
             return
         if obj is None:
             obj = await self._get_live(sync_key)
+            are_copies_listed = informer.has_synced
             target = self._target(sync_key, namespace, obj)
-            copy = reflector.objects.get(("", namespace, target.name))
+            copy = informer.get(("", namespace, target.name))
         if obj is None and copy is not None and is_from_hub(copy, self.hub_id) and hub_name(copy) != sync_key.name:
             copy = None  # it belongs to another object that uses this one's name
         with self._names.reserve(sync_key, namespace, target.name):
-            await self._sync_pair(sync_key, target, obj, copy, needed_by, reflector)
+            await self._sync_pair(sync_key, target, obj, copy, needed_by, are_copies_listed)
 
     def _target(self, sync_key: SyncKey, namespace: str, obj: Object | None) -> SyncTarget:
         api = sync_key.resource.api
         return SyncTarget(
-            *(self.cluster_name, self.hub_id, api.group_version, sync_key.resource.kind, sync_key.resource.has_status),
-            *(api.plural, namespace, self.adopted_hub, self._names.name_for(sync_key, namespace, obj)),
+            cluster=self.cluster_name,
+            hub=self.hub_id,
+            api_version=api.group_version,
+            kind=sync_key.resource.kind,
+            has_status=sync_key.resource.has_status,
+            plural=api.plural,
+            namespace=namespace,
+            adopted_hub=self.adopted_hub,
+            name=self._names.name_for(sync_key, namespace, obj),
         )
 
     async def _sync_pair(
@@ -147,7 +136,7 @@ class ObjectSyncer:
         obj: Object | None,
         copy: Object | None,
         needed_by: set[str],
-        reflector: Reflector,
+        are_copies_listed: bool,
     ) -> None:
         is_for_cluster = obj is not None and _is_for_cluster(obj, self.cluster_name)
         if (copy is None and (is_for_cluster or (needed_by and obj is not None))) or (obj is None and copy is not None):
@@ -160,7 +149,7 @@ class ObjectSyncer:
                 await self._execute(sync_key, target, obj, copy, sync_plan)
             return
         sync_plan = plan_sync(target, obj, copy, self._downstream_client.settled_fingerprint(sync_key))
-        if sync_plan.apply is not None and target.name != sync_key.name and not reflector.has_synced:
+        if sync_plan.apply is not None and target.name != sync_key.name and not are_copies_listed:
             raise RequeueError("the copy may have another name: the informer of copies has not synced yet")
         if sync_plan.name_conflict:
             self._names.wait_for_name(sync_key, target.namespace, target.name)
@@ -231,7 +220,7 @@ class ObjectSyncer:
         """Deletes only if all possible referrers are known on both sides, and none references it."""
         kinds = needed_by_kinds(copy)
         synced_kinds = {
-            resource.api.group_resource for resource, reflector in self._downstream.items() if reflector.has_synced
+            resource.api.group_resource for resource, informer in self._downstream.items() if informer.has_synced
         }
         ref = DependencyRef(target.plural, sync_key.namespace, sync_key.name)
         if self.references.referrer_kinds(self.cluster_name, ref):
@@ -257,7 +246,7 @@ class ObjectSyncer:
         """False: the deletion is held, and retried when it is allowed."""
         if not len(self._status.held_deletions) and not self._hub.leaving_count(self.cluster_name):
             self.guard.is_stopped = False  # the mass deletion is over
-        managed = sum(len(reflector.objects) for reflector in self._downstream.values())
+        managed = sum(len(informer.objects) for informer in self._downstream.values())
         if not self.guard.allow(self._hub.leaving_count(self.cluster_name), managed):
             self._status.held_deletions.update(sync_key, sync_key.title)
             self._queue.add_after(sync_key, WINDOW_SECONDS)

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
-from shoal.client.rest import Client
+from shoal.client.reflector import Key
 from shoal.client.transport import Unreachable
-from shoal.clock import Clock
 from shoal.kinds.workload import workloadcluster
 from shoal.objects.errors import AlreadyExists, BadRequest, NotFound, StatusError
 from shoal.objects.selectors import from_label_selector
+from shoal.runtime.informer import Informer
 from shoal.sync.discovery import serves_mirrored_pods_only
 from shoal.sync.resources import PODS
 from shoal.sync.syncer.decide import is_from_hub
-from shoal.sync.syncer.hub_informers import HubInformers, SyncedResource, SyncKey, strip_managed_fields
-from shoal.sync.syncer.namespaces import NamespaceMapper
+from shoal.sync.syncer.deps import SyncerDeps
+from shoal.sync.syncer.hub_informers import SyncKey
 from shoal.sync.syncer.transform import hub_name
 
 log = logging.getLogger("shoal.sync")
@@ -41,49 +40,33 @@ SKIPPED_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration",)
 
 
 class PodMirror:
-    """`hub_client` writes to the hub, `client` watches the cluster. `report` is called with the reason why pods are not
-    mirrored, or "".
-    """
-
-    def __init__(
-        self,
-        cluster: str,
-        client: Client,
-        hub_client: Client,
-        clock: Clock,
-        hub_id: str,
-        hub: HubInformers,
-        namespaces: NamespaceMapper,
-        downstream: Mapping[SyncedResource, Reflector],
-        report: Callable[[str], None],
-    ) -> None:
-        self._cluster, self._hub_client, self._clock, self._hub_id = cluster, hub_client, clock, hub_id
-        self._hub, self._namespaces, self._downstream, self._report = hub, namespaces, downstream, report
-        self._pods = Reflector(
-            client,
-            PODS,
-            clock,
-            self._handle_pod,
-            poll_until_served=POLL_UNTIL_SERVED_SECONDS,
-            on_sync=self.request_compare,
-            transform=strip_managed_fields,
+    def __init__(self, deps: SyncerDeps) -> None:
+        self._cluster, self._hub_client, self._clock = deps.cluster, deps.hub_writer.client, deps.clock
+        self._hub_id, self._hub, self._namespaces = deps.hub_id, deps.hub, deps.namespaces
+        self._downstream, self._status = deps.downstream, deps.status
+        self._wakeup = asyncio.Event()
+        self._pods = Informer(
+            deps.client, PODS, deps.clock, poll_until_served=POLL_UNTIL_SERVED_SECONDS, resumable=True
         )
-        self._mirrored_pods = Reflector(
-            *(hub_client, PODS, clock, self._handle_pod),
-            labels=f"{workloadcluster.MIRRORED_FROM_LABEL}={cluster}",
+        self._mirrored_pods = Informer(
+            self._hub_client,
+            PODS,
+            deps.clock,
+            labels=f"{workloadcluster.MIRRORED_FROM_LABEL}={deps.cluster}",
             poll_until_served=MIN_INTERVAL,
-            on_sync=self.request_compare,
             transform=_strip_pod,
         )
-        self._wakeup = asyncio.Event()
+        for informer in (self._pods, self._mirrored_pods):
+            informer.add_event_handler(self._handle_pod)
+            informer.on_sync(self.request_compare)
 
     async def run(self) -> None:
-        await self._namespaces.sync_event.wait()
+        await self._namespaces.informer.wait_for_sync()
         while not await self._can_mirror():
             await self._clock.sleep(RETRY_SECONDS)
         async with asyncio.TaskGroup() as group:
-            for reflector in (self._pods, self._mirrored_pods):
-                group.create_task(reflector.run())
+            for informer in (self._pods, self._mirrored_pods):
+                group.create_task(informer.run())
             group.create_task(self._run_mirror())
 
     async def _can_mirror(self) -> bool:
@@ -93,10 +76,10 @@ class PodMirror:
         except (StatusError, Unreachable) as error:
             log.info("cannot mirror pods of workload Cluster %s: %s", self._cluster, error)
             return False
-        self._report("" if mirrored_only is not False else NOT_MIRRORED_MESSAGE)
+        self._status.not_mirrored.update("pods", "" if mirrored_only is not False else NOT_MIRRORED_MESSAGE)
         return bool(mirrored_only)
 
-    def _handle_pod(self, key: Key, obj: Object | None) -> None:
+    def _handle_pod(self, key: Key, old: Object | None, new: Object | None) -> None:
         self._wakeup.set()
 
     def request_compare(self) -> None:
@@ -121,7 +104,7 @@ class PodMirror:
                 is_done &= await self._remove(key, mirrored)
         for desired in list(self._desired_pods()):
             metadata = desired["metadata"]
-            current = self._mirrored_pods.objects.get(("", metadata["namespace"], metadata["name"]))
+            current = self._mirrored_pods.get(("", metadata["namespace"], metadata["name"]))
             if current is None or _version_key(desired).items() - current.items():
                 is_done &= await self._write(desired, is_new=current is None)
         return is_done
@@ -140,12 +123,12 @@ class PodMirror:
         if owner is None:
             return None
         parent_kind = PARENT_KINDS.get(owner["kind"])
-        for resource, reflector in self._downstream.items():
+        for resource, informer in self._downstream.items():
             if resource.kind not in (owner["kind"], parent_kind):
                 continue
             is_direct = resource.kind == owner["kind"]
             name = owner["name"] if is_direct else owner["name"].rpartition("-")[0]
-            copy = reflector.objects.get(("", namespace, name))
+            copy = informer.get(("", namespace, name))
             if copy is None or not is_from_hub(copy, self._hub_id):
                 continue
             if (

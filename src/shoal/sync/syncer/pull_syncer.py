@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock, rfc3339
@@ -20,6 +20,7 @@ from shoal.kinds.workload.apiresource import parse_resource
 from shoal.objects.errors import ShoalError, StatusError
 from shoal.runtime.controller import Controller, RequeueError
 from shoal.runtime.event_recorder import EventRecorder
+from shoal.runtime.informer import Informer
 from shoal.sync.cluster_status import ClusterStatusWriter
 from shoal.sync.discovery import discover_resource
 from shoal.sync.resources import CLUSTERS
@@ -47,8 +48,9 @@ class PullSyncer:
         self._hub = HubInformers(hub, clock, only=name)
         self._hub.on_sync = self._enqueue
         self._controller: Controller[str] = Controller(self.name, clock, self._reconcile, workers=1)
-        self._clusters = Reflector(hub, CLUSTERS, clock, self._handle_cluster, fields=f"metadata.name={name}")
-        self._controller.sources += [self._clusters.run, self._recorder.run, self._send_heartbeats]
+        self._clusters = Informer(hub, CLUSTERS, clock, fields=f"metadata.name={name}")
+        self._controller.watch(self._clusters, self._handle_cluster)
+        self._controller.sources += [self._recorder.run, self._send_heartbeats]
         self._syncer: Syncer | None = None
         self._task: asyncio.Task[None] | None = None
         self._resources: dict[str, SyncedResource] = {}
@@ -62,7 +64,7 @@ class PullSyncer:
             self._hub.close()
             await self._stop()
 
-    def _handle_cluster(self, key: Key, obj: Object | None) -> None:
+    def _handle_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
         self._enqueue()
 
     def _enqueue(self) -> None:
@@ -85,7 +87,7 @@ class PullSyncer:
                 await self.started.wait()
 
     async def _reconcile(self, name: str) -> None:
-        cluster = self._clusters.objects.get(("", "", name))
+        cluster = self._clusters.get(("", "", name))
         if cluster is None:
             if self._clusters.has_synced:
                 log.warning("%s: workload Cluster not found on the hub; nothing is changed", self.name)

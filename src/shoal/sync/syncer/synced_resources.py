@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
@@ -14,6 +14,7 @@ from shoal.kinds.workload import workloadcluster
 from shoal.kinds.workload.apiresource import GVR, PUBLISHED, gvr_of, has_subresource, parse_resource
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import StatusError
+from shoal.runtime.informer import Informer
 from shoal.sync.discovery import find_native_resource
 from shoal.sync.resources import NEGOTIATED
 from shoal.sync.syncer.hub_informers import RETRY_SECONDS, HubInformers, SyncedResource
@@ -36,8 +37,8 @@ class SyncedResourceTracker:
         self._client, self._clock, self._hub = client, clock, hub
         self._patterns = [parse_resource(text) for text in resources]
         self.name = "syncer-kinds"
-        self._negotiated = Reflector(client, NEGOTIATED, clock, self._on_negotiated)
-        self._negotiated_resources: dict[str, SyncedResource] = {}
+        self._negotiated = Informer(client, NEGOTIATED, clock)
+        self._negotiated.add_event_handler(self._on_negotiated)
         self.base_resources: tuple[SyncedResource, ...] = BASE_RESOURCES
         """Native kinds of the hub, which are synced to every cluster."""
         self.ready = asyncio.Event()
@@ -76,14 +77,14 @@ class SyncedResourceTracker:
                 self._hub.add_resource(resource)
         self.ready.set()
 
-    def _on_negotiated(self, key: Key, obj: Object | None) -> None:
-        old = self._negotiated_resources.pop(key[2], None)
-        new = synced_resource_of(obj) if obj is not None and condition_is(obj, PUBLISHED) else None
-        if new is not None:
-            self._negotiated_resources[key[2]] = new
-            self._hub.add_resource(new)
-        if old is not None and old != new:
-            self._hub.remove_resource(old)
+    def _on_negotiated(self, key: Key, old: Object | None, new: Object | None) -> None:
+        previous, current = (
+            synced_resource_of(obj) if obj is not None and condition_is(obj, PUBLISHED) else None for obj in (old, new)
+        )
+        if current is not None:
+            self._hub.add_resource(current)
+        if previous is not None and previous != current:
+            self._hub.remove_resource(previous)
 
 
 def synced_resource_of(obj: Object) -> SyncedResource | None:

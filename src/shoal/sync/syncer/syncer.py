@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
@@ -20,16 +20,18 @@ from shoal.kinds.workload import workloadcluster
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import ShoalError
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.informer import Informer
+from shoal.runtime.informer_store import by_namespace
 from shoal.sync.cluster_status import ClusterStatusWriter
 from shoal.sync.conditions import SyncCondition
 from shoal.sync.syncer import status
 from shoal.sync.syncer.decide import is_from_hub, source_of
-from shoal.sync.syncer.downstream import DownstreamClient
+from shoal.sync.syncer.deps import SyncerDeps
 from shoal.sync.syncer.event_mirror import EventMirror
 from shoal.sync.syncer.health import ClusterHealth
-from shoal.sync.syncer.hub_informers import HubInformers, SyncedResource, SyncKey, strip_managed_fields
+from shoal.sync.syncer.hub_informers import HubInformers, SyncedResource, SyncKey
 from shoal.sync.syncer.hub_writer import HubWriter
-from shoal.sync.syncer.name_mapping import NameMapping
+from shoal.sync.syncer.name_mapping import NameMapping, by_source
 from shoal.sync.syncer.namespaces import NamespaceMapper
 from shoal.sync.syncer.object_sync import ObjectSyncer
 from shoal.sync.syncer.pod_mirror import PodMirror
@@ -43,6 +45,8 @@ Object = dict[str, Any]
 WORKERS = 8
 REQUEST_TIMEOUT = 15.0
 DEFERRED_DELAY = 0.2
+WATCH_RETRY_SECONDS = 5.0
+"""After a watch of the cluster failed unexpectedly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ class Syncer:
     def __init__(self, cluster: Object, config: SyncerConfig, clock: Clock) -> None:
         self.name, self.uid = cluster["metadata"]["name"], cluster["metadata"]["uid"]
         self.hub_id = config.hub_id
-        self._client, self._hub, self._hub_writer, self._clock = config.client, config.hub, config.hub_writer, clock
+        self._client, self._hub, self._clock = config.client, config.hub, clock
         self._status_writer, self._reports_resources = config.status_writer, config.reports_resources
         self._controller: Controller[SyncKey | str] = Controller(f"syncer {self.name}", clock, self._reconcile, WORKERS)
         self._health = ClusterHealth(
@@ -77,36 +81,27 @@ class Syncer:
             on_unauthorized=config.on_unauthorized,
         )
         self._namespaces = NamespaceMapper(config.client, clock, self.name, config.hub_id)
-        self._downstream: dict[SyncedResource, Reflector] = {}
+        self._downstream: dict[SyncedResource, Informer] = {}
         self._watches: dict[SyncedResource, asyncio.Task[None]] = {}
         self._names = NameMapping(config.hub_id, self._downstream)
         self._status = status.SyncerStatus(self.request_report)
-        downstream_client = DownstreamClient(config.client, self._namespaces)
-        self._object_syncer = ObjectSyncer(
-            *(
-                self.name,
-                config.hub_id,
-                config.hub,
-                config.hub_writer,
-                downstream_client,
-                self._namespaces,
-                self._names,
-                self._downstream,
-            ),
-            *(self._controller.queue, self._status, clock),
+        deps = SyncerDeps(
+            cluster=self.name,
+            hub_id=config.hub_id,
+            clock=clock,
+            client=config.client,
+            hub=config.hub,
+            hub_writer=config.hub_writer,
+            namespaces=self._namespaces,
+            downstream=self._downstream,
+            names=self._names,
+            status=self._status,
+            queue=self._controller.queue,
         )
+        self._object_syncer = ObjectSyncer(deps)
         self._object_syncer.guard.is_stopped = condition_is(cluster, status.DELETIONS_HELD)
-        self._unschedulable_pods = UnschedulablePods(
-            config.client, clock, config.hub_id, self._namespaces, self._downstream, self._write_unschedulable
-        )
-        self._event_mirror = EventMirror(
-            *(self.name, config.client, config.hub_writer.client, clock, config.hub_id, config.hub),
-            *(self._namespaces, self._downstream),
-        )
-        self._pod_mirror = PodMirror(
-            *(self.name, config.client, config.hub_writer.client, clock, config.hub_id, config.hub),
-            *(self._namespaces, self._downstream, lambda said: self._status.not_mirrored.update("pods", said)),
-        )
+        self._unschedulable_pods = UnschedulablePods(deps)
+        self._event_mirror, self._pod_mirror = EventMirror(deps), PodMirror(deps)
         self._mirrored_kinds: frozenset[str] = frozenset()
         self._side_watches: list[asyncio.Task[None]] = []
         """Watches of namespaces, pods and mirrors, while the cluster responds."""
@@ -166,18 +161,18 @@ class Syncer:
             if resource in self._watches:
                 self._watches.pop(resource).cancel()
         for resource in desired - set(self._downstream):
-            self._downstream[resource] = self._new_reflector(resource)
+            self._downstream[resource] = self._new_informer(resource)
         if self._health.is_reachable:
             self._start_watches()
         self.request_report()
 
-    def _new_reflector(self, resource: SyncedResource) -> Reflector:
-        def handle_object(key: Key, obj: Object | None) -> None:
-            name = self._names.observe(resource, key, obj)
+    def _new_informer(self, resource: SyncedResource) -> Informer:
+        def handle_object(key: Key, old: Object | None, new: Object | None) -> None:
+            name = self._names.hub_name_of(key, new or old)
             sync_key = SyncKey(resource, self._namespaces.hub_name(key[1]) if key[1] else "", name)
-            self._on_downstream_object(sync_key, obj)
+            self._on_downstream_object(sync_key, new)
             self._controller.queue.add(sync_key)
-            if obj is None:
+            if new is None:
                 # The name is free: for objects that wait for it, and for dependencies of that name.
                 for each in {sync_key._replace(name=key[2]), *self._names.pop_waiters(resource, key)}:
                     self._controller.queue.add(each)
@@ -190,15 +185,17 @@ class Syncer:
             self._unschedulable_pods.mark_all()
             self.request_report()
 
-        return Reflector(
+        informer = Informer(
             self._client,
             resource.gvr,
             self._clock,
-            handle_object,
             labels=workloadcluster.CLUSTER_LABEL,
-            on_sync=handle_sync,
-            transform=strip_managed_fields,
+            indexers=(by_source, by_namespace),
+            resumable=True,
         )
+        informer.add_event_handler(handle_object)
+        informer.on_sync(handle_sync)
+        return informer
 
     def _on_downstream_object(self, sync_key: SyncKey, copy: Object | None) -> None:
         """Updates the references of a downstream object, and whether it belongs to another hub or registration."""
@@ -218,9 +215,6 @@ class Syncer:
                 title = f"{sync_key.title} made for {workloadcluster.assigned_cluster(copy)}"
         self._status.foreign_copies.update(sync_key, title)
 
-    async def _write_unschedulable(self, sync_key: SyncKey, pods: int) -> None:
-        await self._hub_writer.write_unschedulable_count(sync_key, self._hub.get_full(sync_key), pods)
-
     async def _probe(self) -> None:
         await self._client.get_path("/readyz")
 
@@ -237,19 +231,25 @@ class Syncer:
         if not self._side_watches:
             mirror_runs = {"events": self._event_mirror.run, "pods": self._pod_mirror.run}
             mirrors = (run for what, run in mirror_runs.items() if what in self._mirrored_kinds)
-            for run in (self._namespaces.reflector.run, self._unschedulable_pods.run, *mirrors):
-                self._side_watches.append(asyncio.create_task(_run_logged(run), name=f"syncer {self.name}"))
-        for resource, reflector in self._downstream.items():
-            watch = self._watches.get(resource)
-            if watch is not None and watch.done() and not watch.cancelled():
-                log.error("syncer %s: watch failed", self.name, exc_info=watch.exception())
-            if watch is None or watch.done():
+            for run in (self._namespaces.informer.run, self._unschedulable_pods.run, *mirrors):
+                self._side_watches.append(asyncio.create_task(self._run_logged(run), name=f"syncer {self.name}"))
+        for resource, informer in self._downstream.items():
+            if resource not in self._watches:
                 name = f"syncer {self.name} {resource.api.group_resource}"
-                self._watches[resource] = asyncio.create_task(self._watch(reflector), name=name)
+                self._watches[resource] = asyncio.create_task(self._watch(informer), name=name)
 
-    async def _watch(self, reflector: Reflector) -> None:
-        await self._namespaces.sync_event.wait()
-        await reflector.run()
+    async def _watch(self, informer: Informer) -> None:
+        await self._namespaces.informer.wait_for_sync()
+        await self._run_logged(informer.run)
+
+    async def _run_logged(self, run: Callable[[], Awaitable[None]]) -> None:
+        """A watch that fails is run again. It stops none of the others."""
+        while True:
+            try:
+                await run()
+            except Exception:
+                log.exception("watch of a workload Cluster failed")
+            await self._clock.sleep(WATCH_RETRY_SECONDS)
 
     def _stop_watches(self) -> None:
         for watch in self._side_watches:
@@ -279,7 +279,7 @@ class Syncer:
 
     def conditions(self) -> list[SyncCondition]:
         unsynced = [
-            resource.api.group_resource for resource, reflector in self._downstream.items() if not reflector.has_synced
+            resource.api.group_resource for resource, informer in self._downstream.items() if not informer.has_synced
         ]
         unsynced += self._hub.unsynced_resources(set(self._downstream))
         return [
@@ -308,13 +308,6 @@ class Syncer:
     def _is_namespace_used(self, namespace: str) -> bool:
         if not self._hub.has_synced():
             raise RequeueError("informers of the hub have not synced yet")
-        copies = (key for reflector in self._downstream.values() for key in reflector.objects)
+        copies = (key for informer in self._downstream.values() for key in informer.objects)
         here = any(self._namespaces.hub_name(key[1]) == namespace for key in copies if key[1])
         return here or self._hub.has_objects_in(self.name, namespace)
-
-
-async def _run_logged(run: Callable[[], Awaitable[None]]) -> None:
-    try:
-        await run()
-    except Exception:
-        log.exception("watch of a workload Cluster failed")

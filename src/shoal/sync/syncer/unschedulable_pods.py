@@ -6,54 +6,42 @@ Only Pending pods are watched. A pod belongs to a downstream object whose select
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
-from shoal.client.rest import Client, GroupVersionResource
-from shoal.clock import Clock
+from shoal.client.reflector import Key
 from shoal.objects.errors import BadRequest
 from shoal.objects.selectors import LabelSelector, from_label_selector
+from shoal.runtime.informer import Informer
+from shoal.runtime.informer_store import by_namespace
+from shoal.sync.resources import PODS
 from shoal.sync.syncer.decide import is_from_hub
-from shoal.sync.syncer.hub_informers import SyncedResource, SyncKey
-from shoal.sync.syncer.namespaces import NamespaceMapper
+from shoal.sync.syncer.deps import SyncerDeps
+from shoal.sync.syncer.hub_informers import SyncKey
 from shoal.sync.syncer.transform import hub_name
 
 Object = dict[str, Any]
 
-PODS = GroupVersionResource("", "v1", "pods")
 MIN_INTERVAL = 1.0
 """Minimum interval between counts."""
 POLL_UNTIL_SERVED_SECONDS = 60.0
 
-CountHandler = Callable[[SyncKey, int], Awaitable[None]]
-"""Called with the number of unschedulable pods of an object. It writes only changes and never raises."""
-
 
 class UnschedulablePods:
-    def __init__(
-        self,
-        client: Client,
-        clock: Clock,
-        hub: str,
-        namespaces: NamespaceMapper,
-        downstream: Mapping[SyncedResource, Reflector],
-        report: CountHandler,
-    ) -> None:
-        self._clock, self._hub, self._namespaces, self._downstream, self._report = (
-            clock,
-            hub,
-            namespaces,
-            downstream,
-            report,
-        )
-        self._pods = Reflector(
-            *(client, PODS, clock, self._handle_pod),
+    def __init__(self, deps: SyncerDeps) -> None:
+        self._deps = deps
+        self._pods = Informer(
+            deps.client,
+            PODS,
+            deps.clock,
             fields="status.phase=Pending",
+            indexers=(by_namespace,),
             poll_until_served=POLL_UNTIL_SERVED_SECONDS,
-            on_sync=self.mark_all,
             transform=_strip_pod,
+            resumable=True,
         )
+        self._pods.add_event_handler(self._handle_pod)
+        self._pods.on_sync(self.mark_all)
         self._dirty_namespaces: set[str] = set()
         self._wakeup = asyncio.Event()
 
@@ -62,7 +50,7 @@ class UnschedulablePods:
             group.create_task(self._pods.run())
             group.create_task(self._count())
 
-    def _handle_pod(self, key: Key, obj: Object | None) -> None:
+    def _handle_pod(self, key: Key, old: Object | None, new: Object | None) -> None:
         self.mark_namespace(key[1])
 
     def mark_namespace(self, namespace: str) -> None:
@@ -72,33 +60,34 @@ class UnschedulablePods:
 
     def mark_all(self) -> None:
         """Marks all namespaces: reported counts may be outdated where no pods are left to trigger an event."""
-        for reflector in self._downstream.values():
-            for _, namespace, _ in reflector.objects:
+        for informer in self._deps.downstream.values():
+            for _, namespace, _ in informer.objects:
                 self.mark_namespace(namespace)
 
     async def _count(self) -> None:
         while True:
             await self._wakeup.wait()
-            await self._clock.sleep(MIN_INTERVAL)
+            await self._deps.clock.sleep(MIN_INTERVAL)
             self._wakeup.clear()
             dirty, self._dirty_namespaces = self._dirty_namespaces, set()
             for namespace in dirty if self._pods.has_synced else ():
-                unschedulable = [
-                    pod["labels"] for key, pod in self._pods.objects.items() if key[1] == namespace and pod["stuck"]
-                ]
+                pods = self._pods.by_index(by_namespace, ("", namespace))
+                unschedulable = [pod["labels"] for pod in pods if pod["stuck"]]
                 for sync_key, selector in self._workloads(namespace):
-                    await self._report(sync_key, sum(map(selector.matches, unschedulable)))
+                    count = sum(map(selector.matches, unschedulable))
+                    obj = self._deps.hub.get_full(sync_key)
+                    await self._deps.hub_writer.write_unschedulable_count(sync_key, obj, count)
 
     def _workloads(self, namespace: str) -> Iterator[tuple[SyncKey, LabelSelector]]:
-        for resource, reflector in self._downstream.items():
-            for key, copy in list(reflector.objects.items()):
+        for resource, informer in list(self._deps.downstream.items()):
+            for copy in informer.by_index(by_namespace, ("", namespace)):
                 selector = (copy.get("spec") or {}).get("selector")
-                if key[1] != namespace or not isinstance(selector, dict) or not is_from_hub(copy, self._hub):
+                if not isinstance(selector, dict) or not is_from_hub(copy, self._deps.hub_id):
                     continue
                 if not {"matchLabels", "matchExpressions"} & selector.keys():
                     continue
                 try:
-                    sync_key = SyncKey(resource, self._namespaces.hub_name(namespace), hub_name(copy))
+                    sync_key = SyncKey(resource, self._deps.namespaces.hub_name(namespace), hub_name(copy))
                     yield sync_key, from_label_selector(selector)
                 except BadRequest:
                     continue
