@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from shoal.client.reflector import Reflector
 from shoal.client.rest import Client
 from shoal.clock import Clock
 from shoal.fleet.resources import MANAGED_CLUSTERS, WORKERS
 from shoal.kinds.fleet import infrav1
+from shoal.runtime.informer import Informer
 from shoal.telemetry.metrics import Metric, MetricFunc, render_text
 
 MANAGED_CLUSTER_COUNT = MetricFunc("shoal_managed_clusters", "ManagedClusters by phase.", ("phase",))
@@ -27,8 +27,8 @@ class FleetMetrics:
     name = "fleet-metrics"
 
     def __init__(self, client: Client, clock: Clock) -> None:
-        self._managed = Reflector(client, MANAGED_CLUSTERS, clock, _ignore_event, shared=True)
-        self._workers = Reflector(client, WORKERS, clock, _ignore_event, shared=True)
+        self._managed = Informer(client, MANAGED_CLUSTERS, clock)
+        self._workers = Informer(client, WORKERS, clock)
 
     async def run(self) -> None:
         with (
@@ -46,13 +46,9 @@ class FleetMetrics:
         return [("", {"state": "all"}, float(total)), ("", {"state": "taken"}, float(used))]
 
 
-def _count_by_phase(reflector: Reflector) -> Series:
-    counts = Counter(str(infrav1.status_of(obj).get("phase") or infrav1.PENDING) for obj in reflector.objects.values())
+def _count_by_phase(informer: Informer) -> Series:
+    counts = Counter(str(infrav1.status_of(obj).get("phase") or infrav1.PENDING) for obj in informer.objects.values())
     return [("", {"phase": phase}, float(number)) for phase, number in counts.items()]
-
-
-def _ignore_event(_: object, __: object) -> None:
-    pass
 
 
 def render(metric: str | None = None) -> str:

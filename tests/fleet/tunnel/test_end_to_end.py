@@ -11,13 +11,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from shoal.client.reflector import Reflector
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import RESTConfig, Unreachable
 from shoal.client.upgrade import upgrade
 from shoal.clock import SystemClock
 from shoal.objects.errors import Forbidden, NotFound, StatusError, Unauthorized, Unavailable
 from shoal.objects.wire import ByteStream, Receiver
+from shoal.runtime.informer import Informer
 from tests.fleet.tunnel.conftest import BINDINGS, MANAGED, SPACES, Fleet, typed
 from tests.fleet.tunnel.socket_pair import until
 
@@ -202,8 +202,9 @@ async def test_a_cut_tunnel_comes_back_and_watches_go_on(fleet: Fleet) -> None:
     await fleet.connect()
     seen: list[str] = []
     east = fleet.east
-    reflector = Reflector(east, MAPS, SystemClock(), lambda key, obj: seen.append(key[2]))
-    watching = asyncio.create_task(reflector.run())
+    informer = Informer(east, MAPS, SystemClock())
+    informer.add_event_handler(lambda key, old, new: seen.append(key[2]))
+    watching = asyncio.create_task(informer.run())
     await east.create(MAPS, config_map("before"), "default")
     await until(lambda: "before" in seen)
     for end in list(fleet.tunnels._tunnels.values()):

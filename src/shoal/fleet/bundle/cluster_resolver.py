@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from shoal.client.reflector import Reflector
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
@@ -21,6 +20,7 @@ from shoal.fleet.resources import SECRETS
 from shoal.kinds.clusterapi import kindcluster
 from shoal.kinds.fleet import infrav1
 from shoal.objects.errors import AlreadyExists, Forbidden, NotFound, StatusError, Unauthorized
+from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
 
@@ -32,10 +32,9 @@ class ClusterResolver:
         """`enqueue` is called with the name of a Worker whose cluster, or whose bundle in it, has changed."""
         self._client, self._enqueue = client, enqueue
         self.clusters = RemoteClusters(clock, connect)
-        self._kind_clusters = Reflector(
-            client, KIND_CLUSTERS, clock, lambda key, _: enqueue(key[2]), fields=f"metadata.namespace={NAMESPACE}"
-        )
-        self.sources = [self._kind_clusters.run, self.clusters.run]
+        kind_clusters = Informer(client, KIND_CLUSTERS, clock, fields=f"metadata.namespace={NAMESPACE}")
+        kind_clusters.add_event_handler(lambda key, old, new: enqueue(key[2]))
+        self.sources = [kind_clusters.run, self.clusters.run]
 
     async def resolve(self, worker: Object) -> tuple[RemoteCluster, str]:
         """Returns the cluster and its id. It answers, and is the same one as before. Raises BundleBlocked or

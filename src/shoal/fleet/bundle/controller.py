@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal import __version__
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock, rfc3339
@@ -39,6 +39,7 @@ from shoal.kinds.fleet import infrav1
 from shoal.objects.errors import Conflict, Forbidden, StatusError, Unauthorized
 from shoal.runtime.controller import Controller, RequeueError
 from shoal.runtime.expectations import WriteExpectations
+from shoal.runtime.informer import Informer
 
 log = logging.getLogger("shoal.fleet")
 
@@ -80,13 +81,14 @@ class BundleReconciler:
         self.controller: Controller[Key] = Controller("fleet-bundles", clock, self.reconcile, MAX_CONCURRENT_CLUSTERS)
         self._clusters = ClusterResolver(client, clock, connect, self._enqueue)
         self._tokens = BundleJoinTokens(client, clock, self._enqueue)
-        self._workers = Reflector(client, WORKERS, clock, self._on_worker, shared=True)
+        self._workers = Informer(client, WORKERS, clock)
         self._rollout_writes: WriteExpectations[str] = WriteExpectations(self._workers)
         """Expectations: no rollout is decided before the last one that was begun is visible."""
         self._rollout_lock = asyncio.Lock()
         self._waiting_for_rollout: set[Key] = set()
         """Workers that wait for their turn in the rollout."""
-        self.controller.sources += [self._workers.run, self._tokens.run, *self._clusters.sources]
+        self.controller.watch(self._workers, self._on_worker)
+        self.controller.sources += [self._tokens.run, *self._clusters.sources]
 
     def _bundle_spec(self, worker: str, kubeconfig: str = "") -> BundleSpec:
         return BundleSpec(worker, self._release.version, self._release.image, kubeconfig)
@@ -94,13 +96,13 @@ class BundleReconciler:
     def _enqueue(self, worker: str) -> None:
         self.controller.queue.add(("", infrav1.NAMESPACE, worker))
 
-    def _on_worker(self, key: Key, obj: Object | None) -> None:
+    def _on_worker(self, key: Key, old: Object | None, new: Object | None) -> None:
         waiting, self._waiting_for_rollout = self._waiting_for_rollout, set()
         for other in (key, *waiting):
             self.controller.queue.add(other)
 
     async def reconcile(self, key: Key) -> float | None:
-        worker = self._workers.objects.get(key)
+        worker = self._workers.get(key)
         if worker is None or not decide.is_bundle_worker(worker):
             if key[1] == infrav1.NAMESPACE:
                 await self._clusters.clusters.drop(key[2])

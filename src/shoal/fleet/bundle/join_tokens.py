@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client
 from shoal.clock import Clock, rfc3339
 from shoal.fleet.bundle.decide import usable_token
@@ -15,6 +15,7 @@ from shoal.fleet.resources import SECRETS
 from shoal.kinds.fleet import worker_join
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import RequeueError
+from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
 
@@ -23,26 +24,36 @@ BUNDLE_LABEL = "shoal.dev/bundle"
 TOKEN_SECONDS = 3600.0
 
 
+def by_bundle_worker(key: Key, secret: Object) -> tuple[str]:
+    """Index by the Worker that a token is for."""
+    return (_worker_of(secret),)
+
+
+def _worker_of(secret: Object) -> str:
+    return str((secret["metadata"].get("labels") or {}).get(BUNDLE_LABEL, ""))
+
+
 class BundleJoinTokens:
     """The tokens by Worker. `on_change` is called with the name of a Worker whose tokens have changed."""
 
     def __init__(self, client: Client, clock: Clock, on_change: Callable[[str], None]) -> None:
         self._client, self._clock, self._on_change = client, clock, on_change
-        self._worker_by_key: dict[Key, str] = {}
         fields = f"metadata.namespace={worker_join.TOKEN_NAMESPACE}"
-        self._secrets = Reflector(client, SECRETS, clock, self._on_secret, labels=BUNDLE_LABEL, fields=fields)
+        self._secrets = Informer(
+            client, SECRETS, clock, labels=BUNDLE_LABEL, fields=fields, indexers=(by_bundle_worker,)
+        )
+        self._secrets.add_event_handler(self._on_secret)
         self.run = self._secrets.run
 
-    def _on_secret(self, key: Key, obj: Object | None) -> None:
-        if obj is not None:
-            self._worker_by_key[key] = obj["metadata"]["labels"][BUNDLE_LABEL]
-        worker = self._worker_by_key.get(key, "") if obj is not None else self._worker_by_key.pop(key, "")
-        self._on_change(worker)
+    def _on_secret(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for secret in (old, new):
+            if secret is not None:
+                self._on_change(_worker_of(secret))
 
     def _secrets_of(self, worker: str) -> list[Object]:
         if not self._secrets.has_synced:
             raise RequeueError("informer of join tokens has not synced yet")
-        return [obj for key, obj in self._secrets.objects.items() if self._worker_by_key.get(key) == worker]
+        return self._secrets.by_index(by_bundle_worker, worker)
 
     async def ensure(self, worker: str) -> str:
         """Returns a token the worker can join with, an existing one or a new one."""

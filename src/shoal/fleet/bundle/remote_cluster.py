@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any
 
 from shoal.client.kubeconfig import KubeconfigError, parse
-from shoal.client.reflector import Reflector
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
 from shoal.fleet.bundle.decide import BundleCondition
@@ -23,6 +22,7 @@ from shoal.fleet.bundle.objects import FIELD_MANAGER, ObjectId, bundle_selector,
 from shoal.fleet.resources import NAMESPACES, SECRETS
 from shoal.objects.errors import NotFound, ShoalError
 from shoal.runtime.controller import RequeueError
+from shoal.runtime.informer import Informer
 
 log = logging.getLogger("shoal.fleet")
 
@@ -63,9 +63,11 @@ class RemoteCluster:
         self.client, self.digest, self._clock, self._started_at = client, digest, clock, clock.monotonic()
         labels = bundle_selector(worker)
         self._informers = {
-            name: Reflector(client, kind, clock, lambda key, obj: on_change(), labels=labels, on_sync=on_change)
-            for name, kind in BUNDLE_RESOURCES.items()
+            name: Informer(client, kind, clock, labels=labels) for name, kind in BUNDLE_RESOURCES.items()
         }
+        for informer in self._informers.values():
+            informer.add_event_handler(lambda key, old, new: on_change())
+            informer.on_sync(on_change)
         self._task = asyncio.create_task(self._run(), name=f"bundle of {worker}")
 
     async def _run(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client
 from shoal.clock import Clock, rfc3339
 from shoal.fleet.health.decide import Heartbeat, decide_health, observe_heartbeat, was_ready
@@ -17,11 +17,9 @@ from shoal.fleet.resources import LEASES, MANAGED_CLUSTERS, WORKERS
 from shoal.kinds.fleet import infrav1
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
-
-TIMER_SLACK = 0.05
-"""Seconds by which a timer may fire early."""
 
 
 def new_health_controllers(client: Client, clock: Clock) -> list[Controller[Key]]:
@@ -33,35 +31,31 @@ class WorkerHealthReconciler:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
         self._heartbeats: dict[str, Heartbeat] = {}
-        self._requeue_at: dict[Key, float] = {}
-        """When each Worker is reconciled again: one timer per Worker, however often it changes meanwhile."""
         self.controller: Controller[Key] = Controller("fleet-health", clock, self.reconcile)
-        self._workers = Reflector(client, WORKERS, clock, self._on_worker, on_sync=self._on_sync, shared=True)
-        self._leases = Reflector(
-            client, LEASES, clock, self._on_lease, fields=f"metadata.namespace={infrav1.NAMESPACE}", shared=True
-        )
+        self._workers = Informer(client, WORKERS, clock)
+        self._workers.on_sync(self._on_sync)
+        self._leases = Informer(client, LEASES, clock, fields=f"metadata.namespace={infrav1.NAMESPACE}")
         self.reachability = WorkerReachability(client, clock, self._workers, self._on_hosting, self._on_awaited)
-        self.controller.sources += [self._workers.run, self._leases.run]
+        self.controller.watch(self._workers, self._on_worker)
+        self.controller.watch(self._leases, self._on_lease)
 
     def _on_sync(self) -> None:
         self.reachability.enqueue_stale()
 
-    def _on_worker(self, key: Key, obj: Object | None) -> None:
-        if obj is None:
-            self._requeue_at.pop(key, None)
-            if key[1] == infrav1.NAMESPACE:
-                self._heartbeats.pop(key[2], None)
-        self.reachability.on_worker(key, obj)
+    def _on_worker(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is None and key[1] == infrav1.NAMESPACE:
+            self._heartbeats.pop(key[2], None)
+        self.reachability.on_worker(key, old, new)
         self.controller.queue.add(key)
 
-    def _on_lease(self, key: Key, obj: Object | None) -> None:
-        if obj is not None and infrav1.worker_of_lease(key[2]):
+    def _on_lease(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is not None and infrav1.worker_of_lease(key[2]):
             self.controller.queue.add(("", infrav1.NAMESPACE, infrav1.worker_of_lease(key[2])))
 
     def _on_hosting(self, worker: str) -> None:
         """Requeues a Worker that is being deleted."""
         key = "", infrav1.NAMESPACE, worker
-        obj = self._workers.objects.get(key)
+        obj = self._workers.get(key)
         if obj is not None and infrav1.is_deleting(obj):
             self.controller.queue.add(key)
 
@@ -69,13 +63,13 @@ class WorkerHealthReconciler:
         self.controller.queue.add(("", infrav1.NAMESPACE, worker))
 
     async def reconcile(self, key: Key) -> float | None:
-        worker = self._workers.objects.get(key)
+        worker = self._workers.get(key)
         if worker is None:
             return None
         if not self._leases.has_synced:
             raise RequeueError("informer of Leases has not synced yet")
         try:
-            return self._requeue_once(key, await self._update_health(key, worker))
+            return await self._update_health(key, worker)
         except NotFound:
             return None
 
@@ -112,19 +106,12 @@ class WorkerHealthReconciler:
         clusters, _ = await self._client.list_all(MANAGED_CLUSTERS, fields=f"status.assignedWorker={worker}")
         return not clusters
 
-    def _requeue_once(self, key: Key, delay: float | None) -> float | None:
-        now = self._clock.monotonic()
-        if delay is None or self._requeue_at.get(key, 0.0) - now > TIMER_SLACK:
-            return None
-        self._requeue_at[key] = now + delay
-        return delay
-
     def _last_heartbeat(self, key: Key, worker: Object) -> Heartbeat | None:
         """Returns the last heartbeat. A missing Lease changes nothing."""
         name = key[2]
         if key[1] != infrav1.NAMESPACE:
             return None
-        lease = self._leases.objects.get(("", infrav1.NAMESPACE, infrav1.lease_name(name)))
+        lease = self._leases.get(("", infrav1.NAMESPACE, infrav1.lease_name(name)))
         previous = self._heartbeats.get(name)
         if lease is None:
             return previous

@@ -10,7 +10,7 @@ import base64
 from contextlib import suppress
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
 from shoal.fleet.join.decide import decide, is_pending, token_id_of, with_decision
@@ -18,7 +18,8 @@ from shoal.fleet.resources import CSRS, NAMESPACES, SECRETS, WORKERS
 from shoal.kinds.certificates.pem import CSRSubject, parse_request
 from shoal.kinds.fleet import infrav1, worker_join
 from shoal.objects.errors import AlreadyExists, NotFound
-from shoal.runtime.controller import Controller
+from shoal.runtime.controller import Controller, new_kind_controller
+from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
 
@@ -36,18 +37,10 @@ class CSRApprovalReconciler:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
         # One at a time: of two requests with one token, the second sees the annotation of the first.
-        self.controller: Controller[Key] = Controller("fleet-joining", clock, self.reconcile, workers=1)
-        self._csrs = Reflector(client, CSRS, clock, self._on_csr, fields=f"spec.signerName={worker_join.SIGNER_NAME}")
-        self.controller.sources.append(self._csrs.run)
+        csrs = Informer(client, CSRS, clock, fields=f"spec.signerName={worker_join.SIGNER_NAME}")
+        self.controller = new_kind_controller("fleet-joining", csrs, clock, is_pending, self.reconcile, workers=1)
 
-    def _on_csr(self, key: Key, csr: Object | None) -> None:
-        if csr is not None and is_pending(csr):
-            self.controller.queue.add(key)
-
-    async def reconcile(self, key: Key) -> None:
-        csr = self._csrs.objects.get(key)
-        if csr is None or not is_pending(csr):
-            return
+    async def reconcile(self, key: Key, csr: Object) -> None:
         csr_subject, token_id = _parse_csr(csr), token_id_of(csr)
         name = csr_subject.common_name.removeprefix(worker_join.USER_PREFIX) if csr_subject is not None else ""
         secret = (
@@ -92,11 +85,11 @@ class TokenExpiryReconciler:
         self._client, self._clock = client, clock
         self.controller: Controller[Key] = Controller("fleet-join-tokens", clock, self.reconcile, workers=1)
         fields = f"type={worker_join.TOKEN_SECRET_TYPE}"
-        self._secrets = Reflector(client, SECRETS, clock, lambda key, _: self.controller.queue.add(key), fields=fields)
-        self.controller.sources.append(self._secrets.run)
+        self._secrets = Informer(client, SECRETS, clock, fields=fields)
+        self.controller.watch(self._secrets, lambda key, old, new: self.controller.queue.add(key))
 
     async def reconcile(self, key: Key) -> float | None:
-        secret = self._secrets.objects.get(key)
+        secret = self._secrets.get(key)
         token = (
             worker_join.token_from_secret(secret)
             if secret is not None and key[1] == worker_join.TOKEN_NAMESPACE
@@ -118,10 +111,9 @@ class WorkerNamespaceReconciler:
         self._client = client
         self.controller: Controller[Key] = Controller("fleet-home", clock, self.reconcile, workers=1)
         fields = f"metadata.name={infrav1.NAMESPACE}"
-        self._namespaces = Reflector(
-            client, NAMESPACES, clock, lambda key, _: self._enqueue(), fields=fields, on_sync=self._enqueue
-        )
-        self.controller.sources.append(self._namespaces.run)
+        self._namespaces = Informer(client, NAMESPACES, clock, fields=fields)
+        self._namespaces.on_sync(self._enqueue)
+        self.controller.watch(self._namespaces, lambda key, old, new: self._enqueue())
 
     def _enqueue(self) -> None:
         self.controller.queue.add(("", "", infrav1.NAMESPACE))

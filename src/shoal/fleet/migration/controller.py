@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector, key_of
+from shoal.client.reflector import Key, key_of
 from shoal.client.rest import Client
 from shoal.clock import Clock, rfc3339
+from shoal.fleet.indexers import by_assigned_worker
 from shoal.fleet.migration.decide import (
     MigrationObstacle,
     RestoreSource,
@@ -32,13 +33,28 @@ from shoal.kinds.fleet import infrav1, migration
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
 StillWanted = Callable[[Object], bool]
 """Returns whether a migration in progress is still wanted."""
-WorkerRefs = tuple[str, str, str]
-"""The Worker it is on, the previous one while it is not ready yet, and the migration target."""
-NO_WORKERS: WorkerRefs = ("", "", "")
+ANY_WORKER = ""
+
+
+def by_previous_worker(key: Key, managed: Object) -> tuple[str, ...]:
+    """Index of ManagedClusters that were migrated and are not ready yet by their previous Worker, and by ANY_WORKER."""
+    if not is_migrating(managed) or infrav1.is_deleting(managed):
+        return ()
+    return str(infrav1.status_of(managed)["lastMove"]["from"]), ANY_WORKER
+
+
+def by_migration_worker(key: Key, managed: Object) -> tuple[str, ...]:
+    """Index of ManagedClusters that are being migrated by the Worker they are on and by their target."""
+    target = infrav1.migration_target(managed)
+    return tuple({target, *by_assigned_worker(key, managed)}) if target else ()
+
+
+INDEXERS = (by_assigned_worker, by_previous_worker, by_migration_worker)
 
 
 class MigrationReconciler:
@@ -53,88 +69,59 @@ class MigrationReconciler:
         """Returns whether a Worker can take over a cluster."""
         self.handlers: list[Callable[[str], None]] = []
         """Called with the names of Workers whose ManagedClusters have changed."""
-        self._own_writes: dict[Key, Object] = {}
-        self._worker_refs: dict[Key, WorkerRefs] = {}
-        self._clusters_by_worker: dict[str, set[Key]] = {}
-        """By Worker."""
-        self._migrated_from: dict[str, set[Key]] = {}
-        """Migrated and not ready yet, by previous Worker."""
-        self._migrating_to: dict[str, set[Key]] = {}
-        """Migrations in progress, by target Worker."""
         self._planned_at: dict[Key, tuple[str, float]] = {}
         """When a planned migration was first seen, on the monotonic clock."""
         self._backoff_until: dict[Key, float] = {}
         """Until when a cluster whose migration took too long is left alone."""
         self.controller: Controller[Key] = Controller("fleet-moves", clock, self.reconcile)
-        self._managed = Reflector(client, MANAGED_CLUSTERS, clock, self._on_managed_cluster, shared=True)
+        self._managed = Informer(client, MANAGED_CLUSTERS, clock, indexers=INDEXERS)
         fields = f"metadata.namespace={infrav1.NAMESPACE},metadata.name={CONFIG_MAP}"
-        self._settings_informer = Reflector(client, CONFIG_MAPS, clock, self._on_settings, fields=fields)
+        self._settings_informer = Informer(client, CONFIG_MAPS, clock, fields=fields)
         self.settings = MigrationSettings()
-        self.controller.sources += [self._managed.run, self._settings_informer.run]
+        self.controller.watch(self._managed, self._on_managed_cluster)
+        self.controller.watch(self._settings_informer, self._on_settings)
 
     @property
     def has_synced(self) -> bool:
         return self._managed.has_synced and self._settings_informer.has_synced and self._scheduler.has_synced
 
-    def _on_settings(self, key: Key, obj: Object | None) -> None:
-        self.settings = parse_migration_settings(obj)
-        for worker in {*self._clusters_by_worker, *self._migrated_from}:
-            self._notify(worker)
+    def _on_settings(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self.settings = parse_migration_settings(new)
+        self._notify({worker for each in self._managed.objects.items() for worker in _workers_of(*each)})
 
-    def _notify(self, worker: str) -> None:
-        for handler in self.handlers:
-            handler(worker)
+    def _notify(self, workers: set[str]) -> None:
+        for worker in workers:
+            for handler in self.handlers:
+                handler(worker)
 
     def get(self, key: Key) -> Object | None:
-        return self._own_writes.get(key) or self._managed.objects.get(key)
+        return self._managed.get(key)
 
     def clusters_of(self, worker: str) -> list[Object]:
-        return self._objects(self._clusters_by_worker.get(worker, ()))
+        return self._managed.by_index(by_assigned_worker, worker)
 
     def all_clusters(self) -> list[Object]:
-        return [each for worker in list(self._clusters_by_worker) for each in self.clusters_of(worker)]
+        """Those that are assigned to a Worker, sorted by key."""
+        return [each for _, each in sorted(self._managed.objects.items()) if infrav1.assigned_worker(each)]
 
     def migrated_from(self, worker: str) -> list[Object]:
-        return self._objects(self._migrated_from.get(worker, ()))
+        """Those that were migrated from that Worker and are not ready yet."""
+        return self._managed.by_index(by_previous_worker, worker)
+
+    def all_migrated(self) -> list[Object]:
+        return self.migrated_from(ANY_WORKER)
 
     def enqueue_worker(self, worker: str) -> None:
         """Requeues migrations from and to that Worker: they may no longer be wanted or possible."""
-        for key in self._clusters_by_worker.get(worker, ()):
-            if self._worker_refs[key][2]:
-                self.controller.queue.add(key)
-        for key in self._migrating_to.get(worker, ()):
-            self.controller.queue.add(key)
+        for managed in self._managed.by_index(by_migration_worker, worker):
+            self.controller.queue.add(key_of(managed))
 
-    def all_migrated(self) -> list[Object]:
-        return [each for worker in self._migrated_from for each in self.migrated_from(worker)]
-
-    def _objects(self, keys: set[Key] | tuple[()]) -> list[Object]:
-        return [obj for key in sorted(keys) if (obj := self.get(key)) is not None]
-
-    def _on_managed_cluster(self, key: Key, obj: Object | None) -> None:
-        own_write = self._own_writes.get(key)
-        if own_write is not None:
-            if obj is not None and _revision(obj) < _revision(own_write):
-                return
-            del self._own_writes[key]
-        self._index(key, obj)
-
-    def _index(self, key: Key, obj: Object | None) -> None:
-        previous, current = self._worker_refs.pop(key, NO_WORKERS), _worker_refs_of(obj)
-        if any(current):
-            self._worker_refs[key] = current
-        if previous != current:
-            for worker_index, old_worker, new_worker in zip(
-                (self._clusters_by_worker, self._migrated_from, self._migrating_to), previous, current, strict=True
-            ):
-                _update_index(worker_index, key, old_worker, new_worker)
-        for worker in current if previous == current else {*previous, *current}:
-            if worker:
-                self._notify(worker)
-        if obj is None:
+    def _on_managed_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self._notify({worker for obj in (old, new) if obj is not None for worker in _workers_of(key, obj)})
+        if new is None:
             self._planned_at.pop(key, None)
             self._backoff_until.pop(key, None)
-        elif condition_is(obj, infrav1.MOVING):
+        elif condition_is(new, infrav1.MOVING):
             self.controller.queue.add(key)
 
     async def reconcile(self, key: Key) -> float | None:
@@ -226,11 +213,11 @@ class MigrationReconciler:
         updated = await self._client.update(MANAGED_CLUSTERS, {**managed, "status": status}, "status")
         key = key_of(updated)
         cached = self.get(key)
-        if key not in self._managed.objects or cached is None:
+        if cached is None:
             return  # Deleted meanwhile.
+        self._managed.observe_write(updated)
         if _revision(cached) < _revision(updated):
-            self._own_writes[key] = updated
-            self._index(key, updated)
+            self._on_managed_cluster(key, cached, updated)
         self.reservations.observe_write(key, updated)
 
     def _now(self) -> str:
@@ -241,18 +228,6 @@ def _revision(obj: Object) -> int:
     return int(obj["metadata"]["resourceVersion"])
 
 
-def _worker_refs_of(obj: Object | None) -> WorkerRefs:
-    if obj is None:
-        return NO_WORKERS
-    migrating = is_migrating(obj) and not infrav1.is_deleting(obj)
-    previous_worker = str(infrav1.status_of(obj)["lastMove"]["from"]) if migrating else ""
-    return infrav1.assigned_worker(obj), previous_worker, infrav1.migration_target(obj)
-
-
-def _update_index(index: dict[str, set[Key]], key: Key, old_worker: str, new_worker: str) -> None:
-    if old_worker and old_worker != new_worker:
-        index[old_worker].discard(key)
-        if not index[old_worker]:
-            del index[old_worker]
-    if new_worker:
-        index.setdefault(new_worker, set()).add(key)
+def _workers_of(key: Key, managed: Object) -> set[str]:
+    """The Worker it is on, the previous one while it is not ready yet, and the migration target."""
+    return {worker for index in INDEXERS for worker in index(key, managed)} - {ANY_WORKER}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector, key_of
+from shoal.client.reflector import Key, key_of
 from shoal.client.rest import Client
 from shoal.clock import Clock, rfc3339
 from shoal.fleet.migration import eviction
@@ -38,6 +38,7 @@ from shoal.kinds.fleet import infrav1, migration
 from shoal.objects.conditions import condition_is, get_condition
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.informer import Informer
 
 log = logging.getLogger("shoal.fleet")
 
@@ -69,22 +70,22 @@ class EvictionReconciler:
         self._waits_for_capacity = False
         """A cluster of the Worker that is being reconciled could move as soon as another Worker has capacity."""
         self.controller: Controller[str] = Controller("fleet-departures", clock, self.reconcile, workers=1)
-        self._workers = Reflector(client, WORKERS, clock, self._on_worker, shared=True)
-        fields = f"metadata.namespace={infrav1.NAMESPACE}"
-        self._leases = Reflector(client, LEASES, clock, self._on_lease, fields=fields, shared=True)
-        self.controller.sources += [self._workers.run, self._leases.run]
+        self._workers = Informer(client, WORKERS, clock)
+        self._leases = Informer(client, LEASES, clock, fields=f"metadata.namespace={infrav1.NAMESPACE}")
+        self.controller.watch(self._workers, self._on_worker)
+        self.controller.watch(self._leases, self._on_lease)
 
     def worker(self, name: str) -> Object | None:
-        return self._workers.objects.get(("", infrav1.NAMESPACE, name))
+        return self._workers.get(("", infrav1.NAMESPACE, name))
 
-    def _on_worker(self, key: Key, obj: Object | None) -> None:
+    def _on_worker(self, key: Key, old: Object | None, new: Object | None) -> None:
         if key[1] != infrav1.NAMESPACE:
             return
         name = key[2]
         self.controller.queue.add(name)
-        ready = obj is not None and condition_is(obj, infrav1.READY)
+        ready = new is not None and condition_is(new, infrav1.READY)
         (self._ready.add if ready else self._ready.discard)(name)
-        if (obj is None or eviction.is_lost(obj)) != (name in self._lost):
+        if (new is None or eviction.is_lost(new)) != (name in self._lost):
             (self._lost.discard if name in self._lost else self._lost.add)(name)
             self._update_lost()
         self.migrations.enqueue_worker(name)
@@ -109,11 +110,11 @@ class EvictionReconciler:
         lost_workers = (self.worker(name) for name in self._lost)
         return sum(worker is not None and not self._is_deleted_and_empty(worker) for worker in lost_workers)
 
-    def _on_lease(self, key: Key, obj: Object | None) -> None:
+    def _on_lease(self, key: Key, old: Object | None, new: Object | None) -> None:
         name = infrav1.worker_of_lease(key[2])
         if name:
             self._lease_observations[name] = observe_lease(
-                self._lease_observations.get(name), obj, self._clock.monotonic()
+                self._lease_observations.get(name), new, self._clock.monotonic()
             )
 
     def _on_hosting(self, worker: str) -> None:
@@ -122,7 +123,7 @@ class EvictionReconciler:
 
     def _can_restore(self, worker: str) -> bool:
         """True if the worker can take over a cluster, as its Lease says."""
-        return supports_fencing(self._leases.objects.get(("", infrav1.NAMESPACE, infrav1.lease_name(worker))))
+        return supports_fencing(self._leases.get(("", infrav1.NAMESPACE, infrav1.lease_name(worker))))
 
     def _is_wanted(self, managed: Object) -> bool:
         """A planned migration continues even though a hub that starts counts toleration seconds anew."""
@@ -282,7 +283,7 @@ class EvictionReconciler:
         if not (to_move or migrated or get_condition(worker, eviction.EVACUATED)):
             return None, None, None
         progress = EvictionProgress(remaining=len(to_move), restoring=len(migrated))
-        lease = self._leases.objects.get(("", infrav1.NAMESPACE, infrav1.lease_name(name)))
+        lease = self._leases.get(("", infrav1.NAMESPACE, infrav1.lease_name(name)))
         observation = self._lease_observations[name] = observe_lease(
             self._lease_observations.get(name), lease, self._clock.monotonic()
         )

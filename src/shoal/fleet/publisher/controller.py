@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client
 from shoal.clock import Clock, rfc3339_micro
 from shoal.fleet.bus import subjects
@@ -21,6 +21,7 @@ from shoal.fleet.bus.settings import BusSettings
 from shoal.fleet.publisher.decide import OutgoingMessage, PublishedMessage, decide
 from shoal.fleet.resources import MANAGED_CLUSTERS
 from shoal.runtime.controller import Controller
+from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
 
@@ -51,12 +52,12 @@ class Publisher:
         self.published = 0
         """Messages published since it was created."""
         self.controller: Controller[Name] = Controller("fleet-publisher", clock, self.reconcile, workers=MAX_IN_FLIGHT)
-        self._managed = Reflector(
-            client, MANAGED_CLUSTERS, clock, self._on_managed_cluster, on_sync=self._enqueue_all, shared=True
-        )
-        self.controller.sources += [self._managed.run, self._run]
+        self._managed = Informer(client, MANAGED_CLUSTERS, clock)
+        self._managed.on_sync(self._enqueue_all)
+        self.controller.watch(self._managed, self._on_managed_cluster)
+        self.controller.sources.append(self._run)
 
-    def _on_managed_cluster(self, key: Key, managed: Object | None) -> None:
+    def _on_managed_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
         self.controller.queue.add((key[1], key[2]))
 
     def _enqueue_all(self) -> None:
@@ -89,7 +90,7 @@ class Publisher:
         state = self._state
         if state is None or not state.has_synced or not self._managed.has_synced:
             return  # All keys are enqueued once it is.
-        managed = self._managed.objects.get(("", *name))
+        managed = self._managed.get(("", *name))
         messages = state.messages.get(name, {})
         decision = decide(managed, messages)
         for send in decision.messages:

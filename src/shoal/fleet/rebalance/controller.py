@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector, key_of
+from shoal.client.reflector import Key, key_of
 from shoal.client.rest import Client
 from shoal.clock import Clock, rfc3339
 from shoal.fleet.migration.controller import MigrationReconciler
@@ -23,6 +23,7 @@ from shoal.kinds.fleet import infrav1
 from shoal.objects.conditions import remove_condition, set_condition
 from shoal.objects.errors import Conflict, NotFound
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.informer import Informer
 
 CONFIG_MAP = "rebalance"
 OFF, SUGGEST, AUTO = "off", "suggest", "auto"
@@ -81,10 +82,12 @@ class Rebalancer:
         self._settings = RebalanceSettings()
         migrations.still_wanted[REBALANCE] = self._is_wanted
         self.controller: Controller[str] = Controller("fleet-rebalance", clock, self.reconcile, workers=1)
-        self._workers = Reflector(client, WORKERS, clock, lambda key, obj: None, shared=True)
+        self._workers = Informer(client, WORKERS, clock)
         fields = f"metadata.namespace={infrav1.NAMESPACE},metadata.name={CONFIG_MAP}"
-        self._config = Reflector(client, CONFIG_MAPS, clock, self._on_settings, fields=fields, on_sync=self._enqueue)
-        self.controller.sources += [self._workers.run, self._config.run]
+        self._config = Informer(client, CONFIG_MAPS, clock, fields=fields)
+        self._config.on_sync(self._enqueue)
+        self.controller.sources.append(self._workers.run)
+        self.controller.watch(self._config, self._on_settings)
 
     def _is_wanted(self, managed: Object) -> bool:
         if not self._config.has_synced:
@@ -94,8 +97,8 @@ class Rebalancer:
     def _enqueue(self) -> None:
         self.controller.queue.add(CONFIG_MAP)
 
-    def _on_settings(self, key: Key, obj: Object | None) -> None:
-        self._settings = parse_rebalance_settings(obj)
+    def _on_settings(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self._settings = parse_rebalance_settings(new)
         for worker in self._workers.objects:
             self._migrations.enqueue_worker(worker[2])
         self._enqueue()

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client
 from shoal.clock import Clock
 from shoal.fleet.resources import CONFIG_MAPS, MANAGED_CLUSTERS, WORKERS
@@ -19,6 +19,7 @@ from shoal.fleet.scheduler.scaleup import AutoWorkerSettings, parse_auto_worker_
 from shoal.kinds.fleet import infrav1
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.informer import Informer
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +64,30 @@ class ScaleDownReconciler:
         self._empty_since: dict[Key, tuple[str, float]] = {}
         """The uid of each empty Worker, and since when it is empty."""
         self.controller: Controller[Key] = Controller("fleet-shrinking", clock, self.reconcile, workers=1)
-        self._workers = Reflector(client, WORKERS, clock, self._on_worker, shared=True)
+        self._workers = Informer(client, WORKERS, clock)
         fields = f"metadata.namespace={infrav1.NAMESPACE},metadata.name={infrav1.AUTO_WORKERS_CONFIG_MAP}"
-        self._settings = Reflector(client, CONFIG_MAPS, clock, lambda key, _: self._enqueue_all(), fields=fields)
-        self.controller.sources += [self._workers.run, self._settings.run]
+        self._settings = Informer(client, CONFIG_MAPS, clock, fields=fields)
+        self.controller.watch(self._workers, self._on_worker)
+        self.controller.watch(self._settings, self._on_settings)
 
-    def _on_worker(self, key: Key, worker: Object | None) -> None:
-        if worker is None:
+    def _on_worker(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is None:
             self._empty_since.pop(key, None)
-        elif is_auto_worker(worker):
+        elif is_auto_worker(new):
             self.controller.queue.add(key)
 
-    def _enqueue_all(self) -> None:
-        for key, worker in self._workers.objects.items():
-            self._on_worker(key, worker)
+    def _on_settings(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for worker_key, worker in self._workers.objects.items():
+            if is_auto_worker(worker):
+                self.controller.queue.add(worker_key)
 
     async def reconcile(self, key: Key) -> float | None:
-        worker = self._workers.objects.get(key)
+        worker = self._workers.get(key)
         if worker is None:
             return None
         if not self._settings.has_synced:
             raise RequeueError("informer of settings has not synced yet")
-        uid, settings = worker["metadata"]["uid"], parse_auto_worker_settings(self._settings.objects.get(SETTINGS_KEY))
+        uid, settings = worker["metadata"]["uid"], parse_auto_worker_settings(self._settings.get(SETTINGS_KEY))
         hosted, _ = await self._client.list_all(MANAGED_CLUSTERS, fields=f"status.assignedWorker={key[2]}")
         known_uid, since = self._empty_since.get(key, ("", None))
         decision = decide(worker, bool(hosted), since if known_uid == uid else None, settings, self._clock.monotonic())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client
 from shoal.clock import Clock
 from shoal.fit.resources import to_quantities
@@ -14,6 +14,7 @@ from shoal.fleet.scheduler.candidate import WorkerUsage, candidate_of
 from shoal.kinds.fleet import infrav1
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
 
@@ -27,7 +28,7 @@ class CapacityReporter:
     """Keys are Workers."""
 
     def __init__(
-        self, client: Client, clock: Clock, cache: SchedulerCache, managed: Reflector, workers: Reflector
+        self, client: Client, clock: Clock, cache: SchedulerCache, managed: Informer, workers: Informer
     ) -> None:
         self._client, self._clock, self._cache = client, clock, cache
         self._managed, self._workers = managed, workers
@@ -40,7 +41,7 @@ class CapacityReporter:
                 self.controller.queue.add(("", infrav1.NAMESPACE, name))
 
     async def reconcile(self, key: Key) -> float | None:
-        worker = self._workers.objects.get(key)
+        worker = self._workers.get(key)
         if worker is None:
             self._reported_at.pop(key, None)
             return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client
 from shoal.clock import Clock, rfc3339
 from shoal.fleet.resources import MANAGED_CLUSTERS, WORKERS
@@ -24,6 +24,7 @@ from shoal.fleet.scheduler.unschedulable_reporter import UnschedulableReporter
 from shoal.kinds.fleet import infrav1
 from shoal.objects.errors import NotFound, StatusError
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.informer import Informer
 from shoal.telemetry import tracing
 
 Object = dict[str, Any]
@@ -42,13 +43,16 @@ class FleetScheduler:
             "fleet-scheduler", clock, self.reconcile, workers=MAX_CONCURRENT_BINDINGS
         )
         self._wakeup = asyncio.Event()
-        wake = self._wakeup.set
-        self._managed = Reflector(client, MANAGED_CLUSTERS, clock, self._on_managed_cluster, on_sync=wake, shared=True)
-        self._workers = Reflector(client, WORKERS, clock, self._on_worker, on_sync=wake, shared=True)
-        self.controller.sources += [self._managed.run, self._workers.run, self._run_scheduling]
+        self._managed = Informer(client, MANAGED_CLUSTERS, clock)
+        self._workers = Informer(client, WORKERS, clock)
+        self.controller.watch(self._managed, lambda key, old, new: self._observe_managed_cluster(key, new))
+        self.controller.watch(self._workers, self._on_worker)
+        for informer in (self._managed, self._workers):
+            informer.on_sync(self._wakeup.set)
+        self.controller.sources.append(self._run_scheduling)
         self.capacity_reporter = CapacityReporter(client, clock, self._cache, self._managed, self._workers)
         self.unschedulable_reporter = UnschedulableReporter(client, clock, self._cache, self._queue)
-        self.reservations = Reservations(self._cache, self._on_managed_cluster)
+        self.reservations = Reservations(self._cache, self._observe_managed_cluster)
 
     @property
     def controllers(self) -> list[Controller[Any]]:
@@ -63,7 +67,7 @@ class FleetScheduler:
     def has_synced(self) -> bool:
         return self._managed.has_synced and self._workers.has_synced
 
-    def _on_managed_cluster(self, key: Key, obj: Object | None) -> None:
+    def _observe_managed_cluster(self, key: Key, obj: Object | None) -> None:
         cached = self._cache.clusters.get(key)
         previous = (cached.bound_worker, cached.reserved_worker) if cached is not None else ("", "")
         info = self._cache.observe_managed_cluster(key, obj)
@@ -82,9 +86,9 @@ class FleetScheduler:
             self.controller.queue.add(key)
         self._wakeup.set()
 
-    def _on_worker(self, key: Key, obj: Object | None) -> None:
+    def _on_worker(self, key: Key, old: Object | None, new: Object | None) -> None:
         self.capacity_reporter.controller.queue.add(key)
-        if self._cache.observe_worker(key, obj):
+        if self._cache.observe_worker(key, new):
             self._wakeup.set()
 
     def _enqueue(self, info: ClusterInfo) -> None:
@@ -156,7 +160,7 @@ class FleetScheduler:
             self.capacity_reporter.enqueue(worker)
 
     async def _update_finalizer_and_phase(self, key: Key) -> None:
-        managed = self._managed.objects.get(key)
+        managed = self._managed.get(key)
         if managed is None:
             return
         update = finalizer_and_phase(managed)

@@ -11,7 +11,7 @@ import logging
 from contextlib import suppress
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock, rfc3339
@@ -23,6 +23,7 @@ from shoal.fleet.scheduler.scaleup import AutoWorkerSettings, decide_scale_up, p
 from shoal.kinds.fleet import infrav1
 from shoal.objects.errors import AlreadyExists, StatusError
 from shoal.runtime.controller import Controller
+from shoal.runtime.informer import Informer
 
 log = logging.getLogger("shoal.fleet")
 
@@ -48,8 +49,9 @@ class UnschedulableReporter:
         self._pending_workers: dict[str, Object] = {}
         """Workers to create, by name."""
         fields = f"metadata.namespace={infrav1.NAMESPACE},metadata.name={infrav1.AUTO_WORKERS_CONFIG_MAP}"
-        self._settings = Reflector(client, CONFIG_MAPS, clock, self._on_settings, fields=fields, on_sync=self.wake)
-        self.scaleup_controller.sources.append(self._settings.run)
+        self._settings = Informer(client, CONFIG_MAPS, clock, fields=fields)
+        self._settings.on_sync(self.wake)
+        self.scaleup_controller.watch(self._settings, self._on_settings)
 
     def report(self, info: ClusterInfo) -> None:
         if info.reported is None:
@@ -60,7 +62,7 @@ class UnschedulableReporter:
         if self._queue.has_blocked:
             self._wakeup.set()
 
-    def _on_settings(self, key: Key, obj: Object | None) -> None:
+    def _on_settings(self, key: Key, old: Object | None, new: Object | None) -> None:
         for requirement_queue in self._queue.blocked_queues():
             requirement_queue.cache_version = -1
         self._wakeup.set()
@@ -69,26 +71,34 @@ class UnschedulableReporter:
         while True:
             await self._wakeup.wait()
             self._wakeup.clear()
-            started, remaining = self._clock.monotonic(), MAX_UPDATES_PER_PASS
-            for requirement_queue in self._queue.blocked_queues():
-                if requirement_queue.cache_version != self._cache.fit_version:
-                    self._update_reason(requirement_queue)
-                for info in requirement_queue.members.values():
-                    if remaining and info.reported is not requirement_queue.unschedulable:
-                        self.controller.queue.add(info.key)
-                        remaining -= 1
-                await asyncio.sleep(0)
-            if not remaining:
+            started = self._clock.monotonic()
+            try:
+                is_complete = await self._update_reasons()
+            except BaseException:
+                self._wakeup.set()  # The pass is repeated when the controller runs again.
+                raise
+            if not is_complete:
                 self._wakeup.set()
             await self._clock.sleep(max(MIN_INTERVAL_SECONDS, 10 * (self._clock.monotonic() - started)))
+
+    async def _update_reasons(self) -> bool:
+        """False: there were too many for one pass."""
+        remaining = MAX_UPDATES_PER_PASS
+        for requirement_queue in self._queue.blocked_queues():
+            if requirement_queue.cache_version != self._cache.fit_version:
+                self._update_reason(requirement_queue)
+            for info in requirement_queue.members.values():
+                if remaining and info.reported is not requirement_queue.unschedulable:
+                    self.controller.queue.add(info.key)
+                    remaining -= 1
+            await asyncio.sleep(0)
+        return remaining > 0
 
     def _update_reason(self, requirement_queue: RequirementQueue) -> None:
         candidates = list(self._cache.candidates())
         key = "", infrav1.NAMESPACE, infrav1.AUTO_WORKERS_CONFIG_MAP
         settings = (
-            parse_auto_worker_settings(self._settings.objects.get(key))
-            if self._settings.has_synced
-            else AutoWorkerSettings()
+            parse_auto_worker_settings(self._settings.get(key)) if self._settings.has_synced else AutoWorkerSettings()
         )
         decision = decide_scale_up(
             requirement_queue.requirements,
@@ -122,9 +132,10 @@ class UnschedulableReporter:
             raise
 
     async def _create_worker(self, name: str) -> None:
-        worker = self._pending_workers.pop(name, None)
+        worker = self._pending_workers.get(name)
         if worker is None:
             return
         with suppress(AlreadyExists):
             await self._client.create(WORKERS, worker, infrav1.NAMESPACE)
             log.info("no worker has capacity: created worker %s", name)
+        self._pending_workers.pop(name, None)

@@ -8,12 +8,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from shoal.client.reflector import Key, ObjectHandler, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
 from shoal.fleet.bus.interface import Name
 from shoal.fleet.resources import MANAGED_CLUSTERS, SECRETS
 from shoal.kinds.fleet import infrav1
+from shoal.runtime.informer import EventHandler, Informer
 
 Object = dict[str, Any]
 
@@ -29,59 +30,64 @@ HOSTING_RESOURCES = {
 """Resources that make up a hosted cluster, by plural."""
 
 
+LABELLED_RESOURCES = (MACHINE_DEPLOYMENTS, EMBEDDED_TEMPLATES)
+"""Those of which a hosted cluster has several. The others have its name."""
+
+
+def by_cluster_label(key: Key, obj: Object) -> tuple[Name, ...]:
+    """Index by the hosted cluster that the label names."""
+    name = (obj["metadata"].get("labels") or {}).get(infrav1.CLUSTER_NAME, "")
+    return ((key[1], name),) if name else ()
+
+
 class WorkerInformers:
     name = "fleet-own-root"
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._handlers: list[Callable[[Name], None]] = []
-        self._hosting_objects: dict[Name, dict[tuple[str, str], Object]] = {}
-        self._owners: dict[tuple[GroupVersionResource, Key], Name] = {}
-        kinds = (MANAGED_CLUSTERS, SECRETS, *HOSTING_RESOURCES.values())
-        self._reflectors = {kind: Reflector(client, kind, clock, self._handler_for(kind)) for kind in kinds}
+        self._informers: dict[GroupVersionResource, Informer] = {}
+        for kind in (MANAGED_CLUSTERS, SECRETS, *HOSTING_RESOURCES.values()):
+            indexers = (by_cluster_label,) if kind in LABELLED_RESOURCES else ()
+            informer = self._informers[kind] = Informer(client, kind, clock, indexers=indexers)
+            informer.add_event_handler(self._handler_for(kind))
 
-    def _handler_for(self, kind: GroupVersionResource) -> ObjectHandler:
-        def on_object(key: Key, obj: Object | None) -> None:
-            previous, current = self._owners.pop((kind, key), None), managed_cluster_of(kind, key, obj)
-            if obj is not None and current is not None:
-                self._owners[kind, key] = current
-            if kind in HOSTING_RESOURCES.values():
-                self._index(kind.resource, key[2], obj, previous, current)
-            for owner in {owner for owner in (previous, current) if owner is not None}:
+    def _handler_for(self, kind: GroupVersionResource) -> EventHandler:
+        def on_object(key: Key, old: Object | None, new: Object | None) -> None:
+            owners = (managed_cluster_of(kind, key, obj) for obj in (old, new))
+            for owner in {owner for owner in owners if owner is not None}:
                 for handler in self._handlers:
                     handler(owner)
 
         return on_object
-
-    def _index(self, plural: str, name: str, obj: Object | None, previous: Name | None, current: Name | None) -> None:
-        if previous is not None and (obj is None or previous != current):
-            remaining = self._hosting_objects.get(previous, {})
-            remaining.pop((plural, name), None)
-            if not remaining:
-                self._hosting_objects.pop(previous, None)
-        if current is not None and obj is not None:
-            self._hosting_objects.setdefault(current, {})[plural, name] = obj
 
     def add_event_handler(self, handler: Callable[[Name], None]) -> None:
         self._handlers.append(handler)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for reflector in self._reflectors.values():
-                group.create_task(reflector.run())
+            for informer in self._informers.values():
+                group.create_task(informer.run())
 
     @property
     def has_synced(self) -> bool:
-        return all(reflector.has_synced for reflector in self._reflectors.values())
+        return all(informer.has_synced for informer in self._informers.values())
 
     def get(self, kind: GroupVersionResource, namespace: str, name: str) -> Object | None:
-        return self._reflectors[kind].objects.get(("", namespace, name))
+        return self._informers[kind].get(("", namespace, name))
 
     def copies(self) -> list[Object]:
-        return list(self._reflectors[MANAGED_CLUSTERS].objects.values())
+        return list(self._informers[MANAGED_CLUSTERS].objects.values())
 
     def hosting_objects(self, owner: Name) -> dict[tuple[str, str], Object]:
         """Returns the objects that host a ManagedCluster, by plural and name."""
-        return dict(self._hosting_objects.get(owner, {}))
+        objects: dict[tuple[str, str], Object] = {}
+        for plural, kind in HOSTING_RESOURCES.items():
+            if kind in LABELLED_RESOURCES:
+                for obj in self._informers[kind].by_index(by_cluster_label, owner):
+                    objects[plural, obj["metadata"]["name"]] = obj
+            elif (found := self.get(kind, *owner)) is not None:
+                objects[plural, owner[1]] = found
+        return objects
 
 
 def managed_cluster_of(kind: GroupVersionResource, key: Key, obj: Object | None) -> Name | None:
@@ -89,7 +95,7 @@ def managed_cluster_of(kind: GroupVersionResource, key: Key, obj: Object | None)
     none.
     """
     _, namespace, name = key
-    if kind in (MACHINE_DEPLOYMENTS, EMBEDDED_TEMPLATES):
+    if kind in LABELLED_RESOURCES:
         labels = (obj or {"metadata": {}})["metadata"].get("labels") or {}
         name = labels.get(infrav1.CLUSTER_NAME, "")
     elif kind == SECRETS:

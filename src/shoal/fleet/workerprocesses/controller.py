@@ -10,7 +10,7 @@ import logging
 from contextlib import suppress
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client
 from shoal.clock import Clock, rfc3339
 from shoal.fleet.resources import MANAGED_CLUSTERS, WORKERS
@@ -32,6 +32,7 @@ from shoal.fleet.workerprocesses.supervisor_leases import SupervisorLeases
 from shoal.kinds.fleet import infrav1
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.informer import Informer
 
 log = logging.getLogger("shoal.fleet")
 
@@ -45,20 +46,17 @@ class WorkerProcessSupervisor:
         self._client, self._clock, self._processes = client, clock, processes
         self._supervisor_id = processes.id if processes is not None else ""
         self.controller: Controller[Key] = Controller("fleet-processes", clock, self.reconcile)
-        self._workers = Reflector(client, WORKERS, clock, lambda key, _: self.controller.queue.add(key), shared=True)
+        self._workers = Informer(client, WORKERS, clock)
+        self.controller.watch(self._workers, lambda key, old, new: self.controller.queue.add(key))
         self._supervisor_leases = SupervisorLeases(client, clock, self._supervisor_id)
-        self.controller.sources += [
-            self._workers.run,
-            self._supervisor_leases.leases.run,
-            self._supervisor_leases.run_heartbeat,
-        ]
+        self.controller.sources += [self._supervisor_leases.leases.run, self._supervisor_leases.run_heartbeat]
         if processes is not None:
             processes.add_exit_handler(lambda name: self.controller.queue.add(("", infrav1.NAMESPACE, name)))
 
     async def reconcile(self, key: Key) -> float | None:
         if not self._workers.has_synced:
             raise RequeueError("informer of Workers has not synced yet")
-        worker = self._workers.objects.get(key)
+        worker = self._workers.get(key)
         try:
             if worker is not None:
                 return await self._reconcile_worker(worker)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock, rfc3339_micro
 from shoal.fleet.resources import LEASES
 from shoal.kinds.fleet import infrav1
 from shoal.objects.errors import NotFound, StatusError
+from shoal.runtime.informer import Informer
 
 log = logging.getLogger("shoal.fleet")
 
@@ -31,13 +32,14 @@ class SupervisorLeases:
         self._started_at = clock.monotonic()
         self._renewals: dict[str, tuple[str, float]] = {}
         """By id: the Lease's renewTime, and when it was seen."""
-        self.leases = Reflector(client, LEASES, clock, self._on_lease, labels=infrav1.SUPERVISOR_ANNOTATION)
+        self.leases = Informer(client, LEASES, clock, labels=infrav1.SUPERVISOR_ANNOTATION)
+        self.leases.add_event_handler(self._on_lease)
 
-    def _on_lease(self, key: Key, lease: Object | None) -> None:
-        if lease is None:
+    def _on_lease(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is None:
             return  # A deleted Lease only means silence.
-        supervisor_id = lease["metadata"]["labels"][infrav1.SUPERVISOR_ANNOTATION]
-        renew_time = str((lease.get("spec") or {}).get("renewTime") or "")
+        supervisor_id = new["metadata"]["labels"][infrav1.SUPERVISOR_ANNOTATION]
+        renew_time = str((new.get("spec") or {}).get("renewTime") or "")
         if self._renewals.get(supervisor_id, ("", 0.0))[0] != renew_time:
             self._renewals[supervisor_id] = renew_time, self._clock.monotonic()
 
