@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
+from shoal.client.transport import Unreachable
 from shoal.clock import Clock, rfc3339
 from shoal.kinds.fleet import logicalcluster
 from shoal.kinds.workload import apiresource, placement, workloadcluster
@@ -31,7 +32,8 @@ from shoal.placement.splitter.status import root_status
 from shoal.runtime.controller import Controller, RequeueError
 from shoal.runtime.event_recorder import LOW_RATE, NORMAL, EventRecorder
 from shoal.runtime.expectations import WriteExpectations
-from shoal.runtime.indexed_informer import IndexedInformer
+from shoal.runtime.informer import Informer
+from shoal.runtime.informer_store import by_controller
 
 Object = dict[str, Any]
 ReconcileKey = tuple[str, Key]
@@ -51,6 +53,8 @@ DEPLOYMENT = ("Deployment", "apps/v1")
 PLACEMENT = placement.KIND
 UNSERVED_SECONDS = 0.05
 """Between checks of a kind that was announced, until the hub serves it."""
+UNREACHABLE_SECONDS = 1.0
+"""Between checks while the hub does not answer."""
 STATUS_DELAY_SECONDS, MAX_STATUS_DELAY_SECONDS = 0.1, 2.0
 """From when an object follows another Placement until their statuses are updated: longer, the more objects there
 are.
@@ -80,7 +84,9 @@ class _PlacedKind:
     ) -> None:
         self.placeable = placeable_kind
         self.title = f"{placeable_kind.name}.{placeable_kind.resource.group}"
-        self.informer = IndexedInformer(client, placeable_kind.resource, clock, poll_until_served=UNSERVED_SECONDS)
+        self.informer = Informer(
+            client, placeable_kind.resource, clock, indexers=(by_controller,), poll_until_served=UNSERVED_SECONDS
+        )
         self.expectations: WriteExpectations[Key] = WriteExpectations(self.informer)
         self.roots: set[Key] = set()
         self.capacity_dependent_roots: set[Key] = set()
@@ -88,18 +94,18 @@ class _PlacedKind:
         self.roots_by_conflicting_key: dict[Key, set[Key]] = {}
         """Roots by the objects that have the names of their leaves."""
         self._enqueue = enqueue
-        self.informer.event_handlers.append(self._on_object)
+        self.informer.add_event_handler(self._on_object)
 
-    def _on_object(self, key: Key, previous: Object | None, current: Object | None) -> None:
+    def _on_object(self, key: Key, old: Object | None, new: Object | None) -> None:
         owner = (self.placeable.resource.group, self.placeable.name)
-        old_root, new_root = controller_name(previous, *owner), controller_name(current, *owner)
-        if current is not None and is_root(current) and not new_root:
+        old_root, new_root = controller_name(old, *owner), controller_name(new, *owner)
+        if new is not None and is_root(new) and not new_root:
             self.roots.add(key)
         else:
             self.roots.discard(key)
             self.capacity_dependent_roots.discard(key)
         affected = {(key[0], key[1], name) for name in (old_root, new_root) if name}
-        if not (new_root if current is not None else old_root):
+        if not (new_root if new is not None else old_root):
             affected.add(key)
         for root in affected.union(self.roots_by_conflicting_key.pop(key, ())):
             self._enqueue((self.title, root))
@@ -135,20 +141,24 @@ class SplitterReconciler:
         """Roots by key: the Placement they follow, and the others that select them."""
         self._status_due: dict[ReconcileKey, float] = {}
         """When a changed status is written."""
-        self._clusters = Reflector(self._client, CLUSTERS, clock, self._on_cluster, on_sync=self._enqueue_roots)
-        self._placements = Reflector(self._client, PLACEMENTS, clock, self._on_placement, on_sync=self._enqueue_roots)
+        self._clusters = Informer(self._client, CLUSTERS, clock)
+        self._placements = Informer(self._client, PLACEMENTS, clock)
         self.controller: Controller[ReconcileKey] = Controller("splitter", clock, self.reconcile, CONCURRENCY)
         for kind in (NEGOTIATED, CRDS):
-            self.controller.sources.append(Reflector(self._client, kind, clock, self._on_kind_change).run)
+            self.controller.watch(Informer(self._client, kind, clock), self._on_kind_change)
+        self.controller.watch(self._clusters, self._on_cluster)
+        self.controller.watch(self._placements, self._on_placement)
+        for informer in (self._clusters, self._placements):
+            informer.on_sync(self._enqueue_roots)
         self._recorder = EventRecorder(lambda _: self._client, clock, LOW_RATE)
-        self.controller.sources += [self._clusters.run, self._placements.run, self._run_new_kinds, self._recorder.run]
+        self.controller.sources += [self._run_kinds, self._recorder.run]
 
-    def _on_kind_change(self, key: Key, obj: Object | None) -> None:
+    def _on_kind_change(self, key: Key, old: Object | None, new: Object | None) -> None:
         self._kinds_changed.set()
 
-    def _on_cluster(self, key: Key, obj: Object | None) -> None:
+    def _on_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
         previous = self._clusters_by_name.pop(key[2], None)
-        current = cluster_info_of(obj) if obj is not None else None
+        current = cluster_info_of(new) if new is not None else None
         if current is not None:
             self._clusters_by_name[key[2]] = current
         if current == previous:
@@ -167,14 +177,14 @@ class SplitterReconciler:
             for root in kind.capacity_dependent_roots:
                 self.controller.queue.add_after((kind.title, root), CAPACITY_DELAY_SECONDS)
 
-    def _on_placement(self, key: Key, obj: Object | None) -> None:
+    def _on_placement(self, key: Key, old: Object | None, new: Object | None) -> None:
         previous = self._placement_rules.get(key)
-        if previous is not None and obj is not None and previous.placement.get("spec") == obj.get("spec"):
-            previous.placement = obj
+        if previous is not None and new is not None and previous.placement.get("spec") == new.get("spec"):
+            previous.placement = new
         else:
             self._placement_rules.pop(key, None)
-            if obj is not None:
-                self._placement_rules[key] = PlacementRule(obj)
+            if new is not None:
+                self._placement_rules[key] = PlacementRule(new)
                 self._kinds_changed.set()
             self._filtered.clear()
             self._enqueue_roots(key[1])
@@ -186,22 +196,27 @@ class SplitterReconciler:
                 if not namespace or root[1] == namespace:
                     self.controller.queue.add((kind.title, root))
 
-    async def _run_new_kinds(self) -> None:
-        """Starts an informer for every requested kind once it is served. Earlier requests would only fail."""
+    async def _run_kinds(self) -> None:
+        """Runs an informer for every requested kind once it is served. Earlier requests would only fail."""
+        running: set[str] = set()
         async with asyncio.TaskGroup() as group:
             while True:
+                for title in self._kinds.keys() - running:
+                    running.add(title)
+                    group.create_task(self._kinds[title].informer.run())
                 await self._kinds_changed.wait()
                 self._kinds_changed.clear()
-                for kind in await self._discover_kinds():
-                    self._kinds[kind.title] = kind
-                    group.create_task(kind.informer.run())
+                try:
+                    await self._discover_kinds()
+                except BaseException:
+                    self._kinds_changed.set()  # Kinds are discovered again when the controller runs again.
+                    raise
                 for key in self._placement_rules:
                     self.controller.queue.add((PLACEMENT, key))
 
-    async def _discover_kinds(self) -> list[_PlacedKind]:
+    async def _discover_kinds(self) -> None:
         selected = (one for each in self._placement_rules.values() for one in resource_selectors_of(each.placement))
         requested = {(one["kind"], one.get("apiVersion", "")) for one in selected}
-        new_kinds: list[_PlacedKind] = []
         for name, api_version in sorted({DEPLOYMENT, *requested}):
             if self._kind_errors.get((name, api_version), NotFound) is None:
                 continue
@@ -210,15 +225,13 @@ class SplitterReconciler:
             except KindNotPlaceable as error:
                 self._kind_errors[name, api_version] = error
                 continue
-            except StatusError:
+            except (StatusError, Unreachable) as error:
                 self._kinds_changed.set()
-                await self._clock.sleep(UNSERVED_SECONDS)
+                await self._clock.sleep(UNREACHABLE_SECONDS if isinstance(error, Unreachable) else UNSERVED_SECONDS)
                 continue
             self._kind_errors[name, api_version] = None
             kind = _PlacedKind(self._client, self._clock, placeable_kind, self.controller.queue.add)
-            if kind.title not in self._kinds and kind.title not in {one.title for one in new_kinds}:
-                new_kinds.append(kind)
-        return new_kinds
+            self._kinds.setdefault(kind.title, kind)
 
     async def reconcile(self, reconcile_key: ReconcileKey) -> float | None:
         title, key = reconcile_key
@@ -228,6 +241,8 @@ class SplitterReconciler:
             await self._update_placement_status(key)
             return None
         kind = self._kinds[title]
+        if not kind.informer.has_synced:
+            return None  # All are enqueued after the sync.
         root = kind.root(key)
         if root is None:
             kind.expectations.forget(key)
@@ -236,7 +251,7 @@ class SplitterReconciler:
             return None
         if not kind.expectations.satisfied(key):
             return EXPECTATION_TIMEOUT_SECONDS
-        leaves = kind.informer.by_controller(key, root["metadata"]["uid"])
+        leaves = kind.informer.by_index(by_controller, (key[0], key[1], root["metadata"]["uid"]))
         matching = matching_placements(self._placement_rules.values(), root) if is_root(root) else []
         if not is_root(root) or (not matching and (root["kind"], root["apiVersion"]) != DEPLOYMENT):
             await self._delete(kind, key, leaves)  # It was assigned to one cluster, or is no longer placed.
