@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from shoal.assemble.storage.datadir import render_kubeconfig
 from shoal.clock import FakeClock
 from shoal.dashboard.stream import PING_SECONDS, WatchMultiplexer
 from shoal.dashboard.stream_request import StreamWatch
-from shoal.objects.wire import Request
+from shoal.objects.wire import Request, Response
 from tests.dashboard.browser import BrowserStream, get, is_event
 from tests.serving import Cluster, Object, Server, config_map
 
@@ -134,6 +135,23 @@ def test_a_token_that_was_withdrawn_ends_the_stream(root: Cluster) -> None:
     assert b"PING" in server.call(later())
     root.delete(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/secrets").ok()
     assert b"PING" not in server.call(later())
+    assert pipe.closed
+
+
+def test_a_stream_ends_if_its_token_cannot_be_checked(server: Server) -> None:
+    clock, pipe = FakeClock(), Pipe()
+
+    def fail(request: Request) -> Response:
+        raise KeyError("a defect")
+
+    async def stream() -> list[bytes]:
+        caller = Request("POST", "/ui/stream", "", {"authorization": "Bearer x"})
+        WatchMultiplexer(fail, clock, caller, {}).start(pipe)
+        await asyncio.sleep(0)
+        clock.step(PING_SECONDS)
+        return [piece async for piece in pipe.read()]
+
+    assert len(server.call(stream())) == 1
     assert pipe.closed
 
 

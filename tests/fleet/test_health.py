@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.clock import FakeClock, rfc3339_micro
+from shoal.fleet.health.controller import new_health_controllers
 from shoal.fleet.health.decide import Heartbeat, decide_health, observe_heartbeat, reachability_status
+from shoal.fleet.join.controller import ensure_worker_namespace
 from shoal.fleet.resources import LEASES, MANAGED_CLUSTERS, WORKERS
 from shoal.kinds.fleet.infrav1 import LEASE_GRACE_SECONDS
-from tests.fleet.fleets import SYSTEM, Fleet, condition, eventually, fleet, gone, phase
+from tests.fleet.fleets import SYSTEM, Fleet, condition, eventually, fleet, gone, phase, running, server
 
 Object = dict[str, Any]
 NOW = "2026-11-15T12:00:00Z"
@@ -161,6 +164,31 @@ async def test_heartbeats_keep_it_running(tmp_path: Path) -> None:
             await eventually(renewed)
         await settle(made, "w1", "Running")
         assert clock.now() - began > 2 * LEASE_GRACE_SECONDS
+
+
+@pytest.mark.anyio
+async def test_silence_is_noticed_by_controllers_that_run_again(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with server(tmp_path / "hub", clock) as hub:
+        await ensure_worker_namespace(hub)
+        body = {"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "Worker", "metadata": {"name": "w1"}}
+        await hub.create(WORKERS, body, SYSTEM)
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "worker-w1"}}
+        await hub.create(LEASES, lease | lease_at(clock.now()), SYSTEM)
+        controllers = new_health_controllers(hub, clock)
+
+        async def is_now(expected: str) -> bool:
+            return phase(await hub.get(WORKERS, "w1", SYSTEM)) == expected
+
+        async def is_lost() -> bool:
+            clock.step(1)
+            return await is_now("Lost")
+
+        async with running(controllers):
+            await eventually(lambda: is_now("Running"))
+        async with running(controllers):
+            await asyncio.sleep(0.2)  # The Worker is reconciled, and nothing more happens before its Lease expires.
+            await eventually(is_lost)
 
 
 @pytest.mark.anyio

@@ -174,3 +174,19 @@ async def test_where_workloads_run_by_themselves_nothing_is_split(tmp_path: Path
         assert (await hub.sizes(), await hub.status()) == ({}, {})
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_splitter_that_runs_again_goes_on_where_it_was(tmp_path: Path) -> None:
+    async with world(tmp_path, loops=False) as given:
+        hub, controllers = Hub(given), new_splitter_controllers(given.client, given.clock)
+        await hub.learn()
+        await hub.cluster("east")
+        await hub.cluster("west")
+        await hub.deploy()
+        for size in (5, 30):
+            await hub.patch("web", {"spec": {"replicas": 2 * size}}, "scale")
+            tasks = [asyncio.create_task(controller.run()) for controller in controllers]
+            await hub.becomes(east=size, west=size)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)

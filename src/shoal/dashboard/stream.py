@@ -83,10 +83,13 @@ class WatchMultiplexer:
         an expired or revoked token ends the stream, whatever its watches could still send.
         """
         assert self._sink is not None
-        while not self._token_rejected:
-            self._write(PING)
-            await self._clock.sleep(PING_SECONDS)
-            await self._request(TOKEN_CHECK_PATH, "", self._token)
+        try:
+            while not self._token_rejected:
+                self._write(PING)
+                await self._clock.sleep(PING_SECONDS)
+                await self._request(TOKEN_CHECK_PATH, "", self._token)
+        except Exception:
+            log.exception("the token of a dashboard could not be checked; its stream ends")
         self._sink.close()
 
     async def _open_watch(self, name: str, watch: StreamWatch) -> None:

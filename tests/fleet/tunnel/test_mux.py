@@ -298,3 +298,15 @@ async def test_a_silent_peer_is_noticed_and_a_quiet_one_kept() -> None:
         assert pair.lost == []
         await ticks(clock, 2)
         assert pair.lost == [pair.hub]
+
+
+async def test_a_tunnel_whose_pings_fail_is_cut() -> None:
+    clock = FakeClock()
+    async with tunnel(Site(), clock) as pair:
+
+        def fail() -> None:
+            raise KeyError("a defect")
+
+        pair.hub._connection.ping_handlers.append(fail)
+        await ticks(clock, 1)
+        assert pair.lost == [pair.hub]

@@ -160,6 +160,14 @@ class TunnelConnection:
     # --- liveness ---
 
     async def _ping(self) -> None:
+        """Without pings a dead connection would not be noticed: it is cut if they fail."""
+        try:
+            await self._run_pings()
+        except Exception:
+            log.exception("tunnel of %s: its pings failed; the tunnel is cut", self._name)
+            self.abort()
+
+    async def _run_pings(self) -> None:
         while True:
             await self._clock.sleep(PING_SECONDS)
             if self._missed_pings >= MAX_MISSED_PINGS:

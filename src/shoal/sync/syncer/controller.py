@@ -216,7 +216,11 @@ class SyncerManager:
         components = self._components
         identity = await components.hub_writer.hub_uid()
         config = SyncerConfig(
-            *(components.hub, components.hub_writer, identity, client, self._status_writer),
+            hub=components.hub,
+            hub_writer=components.hub_writer,
+            hub_id=identity,
+            client=client,
+            status_writer=self._status_writer,
             on_unauthorized=lambda: self._controller.queue.add(name),
         )
         syncer = Syncer(cluster, config, self._clock)

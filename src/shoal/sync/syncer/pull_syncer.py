@@ -128,7 +128,11 @@ class PullSyncer:
     async def _start(self, cluster: Object, identity: str) -> Syncer:
         await self._stop()
         config = SyncerConfig(
-            *(self._hub, self._hub_writer, identity, self._new_local_client(), self._status_writer),
+            hub=self._hub,
+            hub_writer=self._hub_writer,
+            hub_id=identity,
+            client=self._new_local_client(),
+            status_writer=self._status_writer,
             on_unauthorized=lambda: None,
             reports_resources=False,
         )
