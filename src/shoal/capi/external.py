@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from shoal.capi.write_through_informer import EventHandler, WriteThroughInformer
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
 from shoal.kinds.clusterapi.capi import CONTRACT_LABEL, labels_of
 from shoal.objects.errors import NotFound, StatusError
+from shoal.runtime.informer import EventHandler, Informer
 
 Object = dict[str, Any]
 GroupKind = tuple[str, str]
@@ -31,20 +31,21 @@ class ExternalObjectTracker:
         self._client, self._clock = client, clock
         self._requests: asyncio.Queue[GroupKind] = asyncio.Queue()
         self._requested: set[GroupKind] = set()
-        self._informers: dict[GroupKind, WriteThroughInformer] = {}
+        self._informers: dict[GroupKind, Informer] = {}
         self._without_crd: set[GroupKind] = set()
         self._handlers: list[EventHandler] = []
 
     def add_event_handler(self, handler: EventHandler) -> None:
         self._handlers.append(handler)
 
-    def informer_for(self, group: str, kind: str) -> WriteThroughInformer | None:
+    def informer_for(self, group: str, kind: str) -> Informer | None:
         """None until the kind is found and its informer has synced. Handlers then receive its objects."""
         key = (group, kind)
         if key not in self._requested and group and kind:
             self._requested.add(key)
             self._requests.put_nowait(key)
-        return self._informers.get(key)
+        informer = self._informers.get(key)
+        return informer if informer is not None and informer.has_synced else None
 
     def can_resolve(self, group: str, kind: str) -> bool:
         """Reports whether a missing object really does not exist: its kind is watched, or the server has no such
@@ -53,7 +54,11 @@ class ExternalObjectTracker:
         return self.informer_for(group, kind) is not None or (group, kind) in self._without_crd
 
     async def run(self) -> None:
+        """Runs until it is cancelled. May be called again: every requested kind is then watched again."""
+        self._requests = asyncio.Queue()
         async with asyncio.TaskGroup() as group:
+            for key in self._requested:
+                group.create_task(self._watch_kind(key))
             while True:
                 group.create_task(self._watch_kind(await self._requests.get()))
 
@@ -63,16 +68,10 @@ class ExternalObjectTracker:
             await self._clock.sleep(RETRY_SECONDS)
             gvr = await self._find_resource(*key)
         self._without_crd.discard(key)
-        informer = WriteThroughInformer(self._client, gvr, self._clock)
+        informer = self._informers[key] = Informer(self._client, gvr, self._clock)
         for handler in self._handlers:
             informer.add_event_handler(handler)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(informer.run())
-            await informer.wait_for_sync()
-            self._informers[key] = informer
-            for obj in list(informer.objects.values()):
-                for handler in self._handlers:
-                    handler(obj)
+        await informer.run()
 
     async def _find_resource(self, group: str, kind: str) -> GroupVersionResource | None:
         try:

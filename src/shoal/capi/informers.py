@@ -5,17 +5,19 @@ The core knows no provider. A provider registers its kinds and how to find the N
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Protocol
 
 from shoal.capi.conditions import differs_only_in_text
 from shoal.capi.external import ExternalObjectTracker
 from shoal.capi.status_debouncer import StatusDebouncer
-from shoal.capi.write_through_informer import EventHandler, IndexFunc, WriteThroughInformer
+from shoal.capi.writer import Writer
+from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
 from shoal.kinds.clusterapi import capi
+from shoal.runtime.informer import EventHandler, Informer
+from shoal.runtime.informer_store import IndexFunc, by_controller
 from shoal.runtime.workqueue import WorkQueue
 
 Object = dict[str, Any]
@@ -53,30 +55,15 @@ class CAPIInformers:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
         self.debouncer = StatusDebouncer()
-        by_cluster = {"cluster": _by_cluster}
-        by_cluster_and_owner = {**by_cluster, "owner": _by_controller}
-        self.clusters = WriteThroughInformer(
-            client, CLUSTERS, clock, indexers={"reference": _by_reference}, debouncer=self.debouncer
+        self.writer = Writer(client, self.debouncer)
+        self.clusters = Informer(client, CLUSTERS, clock, indexers=(by_reference,))
+        self.machine_deployments = Informer(client, MACHINE_DEPLOYMENTS, clock, indexers=(by_cluster_name,))
+        self.machine_sets = Informer(
+            client, MACHINE_SETS, clock, indexers=(by_cluster_name, by_controller, by_template)
         )
-        self.machine_deployments = WriteThroughInformer(
-            client, MACHINE_DEPLOYMENTS, clock, indexers=by_cluster, debouncer=self.debouncer
-        )
-        self.machine_sets = WriteThroughInformer(
-            client,
-            MACHINE_SETS,
-            clock,
-            indexers={**by_cluster_and_owner, "template": _by_template},
-            debouncer=self.debouncer,
-        )
-        self.machines = WriteThroughInformer(
-            client,
-            MACHINES,
-            clock,
-            indexers={**by_cluster_and_owner, "reference": _by_reference},
-            debouncer=self.debouncer,
-        )
-        self.health_checks = WriteThroughInformer(client, MACHINE_HEALTH_CHECKS, clock, indexers=by_cluster)
-        self.kubeconfigs = WriteThroughInformer(client, SECRETS, clock, fields=f"type={capi.KUBECONFIG_SECRET_TYPE}")
+        self.machines = Informer(client, MACHINES, clock, indexers=(by_cluster_name, by_controller, by_reference))
+        self.health_checks = Informer(client, MACHINE_HEALTH_CHECKS, clock, indexers=(by_cluster_name,))
+        self.kubeconfigs = Informer(client, SECRETS, clock, fields=f"type={capi.KUBECONFIG_SECRET_TYPE}")
         self.all_informers = [
             self.clusters, self.machine_deployments, self.machine_sets, self.machines, self.health_checks,
             self.kubeconfigs,
@@ -87,11 +74,10 @@ class CAPIInformers:
             (capi.GROUP, capi.MACHINE_SET): self.machine_sets,
             (capi.GROUP, capi.MACHINE): self.machines,
         }
-        self._provider_informers: dict[tuple[str, str], WriteThroughInformer] = {}
+        self._provider_informers: dict[tuple[str, str], Informer] = {}
         self.external = ExternalObjectTracker(client, clock)
         self._node_accessors: dict[tuple[str, str], NodeAccessor] = {}
         self._reachability_checks: dict[tuple[str, str], Callable[[Object], bool]] = {}
-        self._has_synced = False
 
     def register_kind(
         self,
@@ -100,15 +86,15 @@ class CAPIInformers:
         *,
         nodes: NodeAccessor | None = None,
         is_reachable: Callable[[Object], bool] | None = None,
-        **indexers: IndexFunc,
-    ) -> WriteThroughInformer:
+        indexers: Iterable[IndexFunc] = (),
+    ) -> Informer:
         """Registers a provider's kind that Clusters, Machines or templates refer to. `nodes` finds the Nodes of
         Machines that refer to it. `is_reachable` reports whether the workload cluster of a Cluster that refers to it
         responds.
 
         Providers register before any reconciler is created.
         """
-        informer = WriteThroughInformer(self._client, gvr, self._clock, indexers=indexers, debouncer=self.debouncer)
+        informer = Informer(self._client, gvr, self._clock, indexers=indexers)
         self._provider_informers[gvr.group, kind] = informer
         if nodes is not None:
             self._node_accessors[gvr.group, kind] = nodes
@@ -119,21 +105,19 @@ class CAPIInformers:
 
     async def wait_for_sync(self) -> None:
         """Waits until all informers have synced, so that no existing object looks missing."""
-        if not self._has_synced:
-            await asyncio.gather(*(informer.wait_for_sync() for informer in self.all_informers))
-            self._has_synced = True
+        for informer in self.all_informers:
+            await informer.wait_for_sync()
 
-    def enqueue_on_change(self, informer: WriteThroughInformer, queue: WorkQueue[NamespacedName]) -> None:
+    def enqueue_on_change(self, informer: Informer, queue: WorkQueue[NamespacedName]) -> None:
         """Enqueues the objects of a reconciler. A change of the status alone, mostly the reconciler's own write, is
         debounced.
         """
-        change_filter = ChangeFilter(_non_status_fields)
 
-        def handle(obj: Object) -> None:
-            if change_filter.has_changed(obj):
-                queue.add(namespaced_name(obj))
+        def handle(key: Key, old: Object | None, new: Object | None) -> None:
+            if has_changed(old, new, _non_status_fields):
+                queue.add(key[1:])
             else:
-                self.debouncer.add(queue, namespaced_name(obj))
+                self.debouncer.add(queue, key[1:])
 
         informer.add_event_handler(handle)
 
@@ -153,7 +137,7 @@ class CAPIInformers:
         for nodes in self._node_accessors.values():
             nodes.add_event_handler(handler)
 
-    def informer_of(self, obj: Object) -> WriteThroughInformer:
+    def informer_of(self, obj: Object) -> Informer:
         """The informer of the object's kind, for referring and referenced kinds."""
         key = _group_of(obj["apiVersion"]), obj["kind"]
         informer = (
@@ -162,13 +146,13 @@ class CAPIInformers:
         assert informer is not None, key
         return informer
 
-    def informer_for(self, reference: Object) -> WriteThroughInformer | None:
+    def informer_for(self, reference: Object) -> Informer | None:
         """The informer of the reference's kind, or None if no provider registered it."""
         return self._provider_informers.get(_group_kind(reference))
 
     def resolve_reference(self, namespace: str, reference: Object | None) -> Object | None:
         informer = self.informer_for(reference) if reference is not None else None
-        return informer.get(namespace, str((reference or {}).get("name"))) if informer is not None else None
+        return informer.get(("", namespace, str((reference or {}).get("name")))) if informer is not None else None
 
     def can_resolve(self, reference: Object) -> bool:
         """Reports whether a missing object of this kind really does not exist."""
@@ -179,13 +163,17 @@ class CAPIInformers:
         if reference is None:
             return None
         informer = self.informer_for(reference) or self.external.informer_for(*_group_kind(reference))
-        return informer.get(namespace, str(reference.get("name"))) if informer is not None else None
+        return informer.get(("", namespace, str(reference.get("name")))) if informer is not None else None
 
-    def orphans(self, informer: WriteThroughInformer, adopter: Object) -> list[Object]:
+    def controlled_by(self, informer: Informer, owner: Object) -> list[Object]:
+        """Objects whose controller is the owner."""
+        metadata = owner["metadata"]
+        return informer.by_index(by_controller, ("", metadata["namespace"], metadata["uid"]))
+
+    def orphans(self, informer: Informer, adopter: Object) -> list[Object]:
         """Objects of the adopter's Cluster without a controller."""
-        cluster_key = adopter["metadata"]["namespace"], capi.cluster_name(adopter)
-        unowned = informer.by_index("owner", "")
-        return [obj for obj in unowned if (obj["metadata"]["namespace"], capi.cluster_name(obj)) == cluster_key]
+        unowned = informer.by_index(by_controller, ("", adopter["metadata"]["namespace"], ""))
+        return [obj for obj in unowned if capi.cluster_name(obj) == capi.cluster_name(adopter)]
 
     def is_reachable(self, cluster: Object) -> bool | None:
         """Whether the workload cluster responds. None: no provider can tell."""
@@ -210,21 +198,14 @@ class CAPIInformers:
         return self._node_accessors.get(_group_kind((machine.get("spec") or {}).get("infrastructureRef") or {}))
 
 
-class ChangeFilter:
-    """Filters out changes of an object that do not concern a reconciler. Compares the fields that `fields_of`
-    returns.
-    """
+def has_changed(old: Object | None, new: Object | None, fields_of: Callable[[Object], Hashable]) -> bool:
+    """Whether an event concerns a reconciler that depends on the fields that `fields_of` returns."""
+    return old is None or new is None or fields_of(old) != fields_of(new)
 
-    def __init__(self, fields_of: Callable[[Object], Hashable]) -> None:
-        self._fields_of = fields_of
-        self._last: dict[NamespacedName, Hashable] = {}
 
-    def has_changed(self, obj: Object) -> bool:
-        name, current = namespaced_name(obj), self._fields_of(obj)
-        if self._last.get(name) == current:
-            return False
-        self._last[name] = current
-        return True
+def versions(old: Object | None, new: Object | None) -> list[Object]:
+    """The known versions of a changed object. They may name different owners."""
+    return [obj for obj in (old, new) if obj is not None]
 
 
 def _non_status_fields(obj: Object) -> Hashable:
@@ -255,20 +236,19 @@ def _group_kind(reference: Object) -> tuple[str, str]:
     return str(reference.get("apiGroup")), str(reference.get("kind"))
 
 
-def _by_cluster(obj: Object) -> Iterable[NamespacedName]:
-    return [(obj["metadata"]["namespace"], capi.cluster_name(obj))]
+def by_cluster_name(key: Key, obj: Object) -> Iterable[NamespacedName]:
+    """Index by the Cluster that an object belongs to."""
+    return ((key[1], capi.cluster_name(obj)),)
 
 
-def _by_controller(obj: Object) -> Iterable[str]:
-    return [capi.controller_uid(obj)]
-
-
-def _by_reference(obj: Object) -> Iterable[tuple[str, str, str]]:
+def by_reference(key: Key, obj: Object) -> Iterable[tuple[str, str, str]]:
+    """Index by the provider objects that an object refers to: kind, namespace, name."""
     spec = obj.get("spec") or {}
     references = [spec[field] for field in ("infrastructureRef", "controlPlaneRef") if spec.get(field)]
-    return {(str(reference["kind"]), obj["metadata"]["namespace"], str(reference["name"])) for reference in references}
+    return {(str(reference["kind"]), key[1], str(reference["name"])) for reference in references}
 
 
-def _by_template(obj: Object) -> Iterable[tuple[str, str, str]]:
+def by_template(key: Key, obj: Object) -> Iterable[tuple[str, str, str]]:
+    """Index by infrastructure template: kind, namespace, name."""
     reference = obj["spec"]["template"]["spec"]["infrastructureRef"]
-    return [(str(reference["kind"]), obj["metadata"]["namespace"], str(reference["name"]))]
+    return ((str(reference["kind"]), key[1], str(reference["name"])),)

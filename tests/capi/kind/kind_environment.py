@@ -42,6 +42,7 @@ class Place:
     def __init__(self, world: World, standin: Standin) -> None:
         self.world, self.standin, self.client, self.clock = world, standin, world.client, world.clock
         self._task: asyncio.Task[None] | None = None
+        self.loops: list[Any] = []
         self.tick = 0.0
         """How much time goes by with every look: what fails is tried again after a pause."""
 
@@ -52,11 +53,10 @@ class Place:
         client = Client(transport or self.world.server.transport(), "admin", cluster="root")
         kind = command or KindCommand(environment=self.standin.environment)
 
-        def loops() -> list[Any]:
-            made: list[Any] = [*new_kind_controllers(client, self.clock, KindSettings(), kind)]
-            return [*made, *new_capi_controllers(client, self.clock, kind_provider)] if core else made
-
-        self._task = asyncio.create_task(run_manager(loops(), self.clock))
+        self.loops = [*new_kind_controllers(client, self.clock, KindSettings(), kind)]
+        if core:
+            self.loops += new_capi_controllers(client, self.clock, kind_provider)
+        self._task = asyncio.create_task(run_manager(self.loops, self.clock))
 
     async def stop(self) -> None:
         if self._task is not None:

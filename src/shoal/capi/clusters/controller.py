@@ -6,7 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 from shoal.capi.clusters.decide import ClusterDecision, ClusterSnapshot, decide
-from shoal.capi.informers import CAPIInformers, NamespacedName, namespaced_name
+from shoal.capi.informers import (
+    CAPIInformers,
+    NamespacedName,
+    by_cluster_name,
+    by_reference,
+    namespaced_name,
+    versions,
+)
+from shoal.client.reflector import Key
 from shoal.clock import Clock, rfc3339
 from shoal.kinds.clusterapi.capi import cluster_name
 from shoal.runtime.controller import Controller, RequeueError
@@ -24,23 +32,24 @@ class ClusterReconciler:
         for informer in (informers.machine_deployments, informers.machine_sets, informers.machines):
             informer.add_event_handler(self._on_descendant)
 
-    def _on_provider_object(self, obj: Object) -> None:
-        namespace, name = namespaced_name(obj)
-        for cluster in self._informers.clusters.by_index("reference", (obj["kind"], namespace, name)):
-            self.controller.queue.add(namespaced_name(cluster))
+    def _on_provider_object(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for obj in versions(old, new):
+            for cluster in self._informers.clusters.by_index(by_reference, (obj["kind"], *key[1:])):
+                self.controller.queue.add(namespaced_name(cluster))
 
-    def _on_descendant(self, obj: Object) -> None:
-        self._informers.debouncer.add(self.controller.queue, (obj["metadata"]["namespace"], cluster_name(obj)))
+    def _on_descendant(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for obj in versions(old, new):
+            self._informers.debouncer.add(self.controller.queue, (key[1], cluster_name(obj)))
 
     async def reconcile(self, key: NamespacedName) -> None:
         await self._informers.wait_for_sync()
-        cluster = self._informers.clusters.get(*key)
+        cluster = self._informers.clusters.get(("", *key))
         if cluster is None:
             return
         snapshot = self._snapshot(cluster)
         decision = decide(snapshot, self._now())
         if decision.patch is not None:
-            cluster = await self._informers.clusters.patch(cluster, decision.patch)
+            cluster = await self._informers.writer.patch(self._informers.clusters, cluster, decision.patch)
             decision = decide(replace(snapshot, cluster=cluster), self._now())
         await self._apply(snapshot, decision)
 
@@ -59,9 +68,9 @@ class ClusterReconciler:
             control_plane=(
                 informers.resolve_any_reference(key[0], control_plane) if control_plane != infrastructure else None
             ),
-            deployments=informers.machine_deployments.by_index("cluster", key),
-            machine_sets=informers.machine_sets.by_index("cluster", key),
-            machines=informers.machines.by_index("cluster", key),
+            deployments=informers.machine_deployments.by_index(by_cluster_name, key),
+            machine_sets=informers.machine_sets.by_index(by_cluster_name, key),
+            machines=informers.machines.by_index(by_cluster_name, key),
             is_reachable=informers.is_reachable(cluster),
         )
 
@@ -72,13 +81,13 @@ class ClusterReconciler:
             (snapshot.control_plane, decision.patch_control_plane),
         ):
             if obj is not None and patch is not None:
-                await informers.informer_of(obj).patch(obj, patch)
+                await informers.writer.patch(informers.informer_of(obj), obj, patch)
         if decision.status is not None and not informers.defer_status(
             self.controller.queue, snapshot.cluster, decision.status
         ):
-            await informers.clusters.update_status(decision.status)
+            await informers.writer.update_status(informers.clusters, decision.status)
         for obj in decision.delete:
-            await informers.informer_of(obj).delete(obj)
+            await informers.writer.delete(informers.informer_of(obj), obj)
 
     def _now(self) -> str:
         return rfc3339(self._clock.now())

@@ -7,13 +7,17 @@ from typing import Any
 
 from shoal.capi.informers import (
     CAPIInformers,
-    ChangeFilter,
     NamespacedName,
+    by_cluster_name,
+    by_reference,
     cluster_state_for_machines,
+    has_changed,
     namespaced_name,
+    versions,
 )
 from shoal.capi.machines.decide import MachineDecision, MachineSnapshot, decide
 from shoal.capi.machines.drain import DrainState, eviction_body, is_unreachable, plan_drain
+from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
 from shoal.kinds.clusterapi.capi import (
@@ -41,42 +45,39 @@ class MachineReconciler:
     def __init__(self, informers: CAPIInformers, clock: Clock) -> None:
         self._informers, self._clock = informers, clock
         self.controller: Controller[NamespacedName] = Controller("capi-machines", clock, self.reconcile, WORKERS)
-        self._cluster_filter, self._deployment_filter = (
-            ChangeFilter(cluster_state_for_machines),
-            ChangeFilter(lambda obj: obj["metadata"].get("generation")),
-        )
         informers.enqueue_on_change(informers.machines, self.controller.queue)
         informers.clusters.add_event_handler(self._on_cluster)
         informers.machine_deployments.add_event_handler(self._on_deployment)
         informers.add_provider_handler(self._on_provider_object)
         informers.add_node_handler(self._on_node)
 
-    def _on_cluster(self, obj: Object) -> None:
-        if not self._cluster_filter.has_changed(obj):
+    def _on_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if not has_changed(old, new, cluster_state_for_machines):
             return
-        for machine in self._informers.machines.by_index("cluster", namespaced_name(obj)):
+        for machine in self._informers.machines.by_index(by_cluster_name, key[1:]):
             self.controller.queue.add(namespaced_name(machine))
 
-    def _on_deployment(self, obj: Object) -> None:
-        if not self._deployment_filter.has_changed(obj):
+    def _on_deployment(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is None or not has_changed(old, new, _generation):
             return
-        for each in self._informers.machine_sets.by_index("owner", obj["metadata"]["uid"]):
-            for machine in self._informers.machines.by_index("owner", each["metadata"]["uid"]):
+        for each in self._informers.controlled_by(self._informers.machine_sets, new):
+            for machine in self._informers.controlled_by(self._informers.machines, each):
                 self.controller.queue.add(namespaced_name(machine))
 
-    def _on_provider_object(self, obj: Object) -> None:
-        namespace, name = namespaced_name(obj)
-        for machine in self._informers.machines.by_index("reference", (obj["kind"], namespace, name)):
-            self.controller.queue.add(namespaced_name(machine))
+    def _on_provider_object(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for obj in versions(old, new):
+            for machine in self._informers.machines.by_index(by_reference, (obj["kind"], *key[1:])):
+                self.controller.queue.add(namespaced_name(machine))
 
-    def _on_node(self, obj: Object) -> None:
-        annotations = annotations_of(obj)
-        if annotations.get(NODE_MACHINE):
-            self.controller.queue.add((annotations.get(NODE_CLUSTER_NAMESPACE, ""), annotations[NODE_MACHINE]))
+    def _on_node(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for node in versions(old, new):
+            annotations = annotations_of(node)
+            if annotations.get(NODE_MACHINE):
+                self.controller.queue.add((annotations.get(NODE_CLUSTER_NAMESPACE, ""), annotations[NODE_MACHINE]))
 
     async def reconcile(self, key: NamespacedName) -> float | None:
         await self._informers.wait_for_sync()
-        machine = self._informers.machines.get(*key)
+        machine = self._informers.machines.get(("", *key))
         if machine is None:
             return None
         snapshot = self._snapshot(machine)
@@ -87,7 +88,7 @@ class MachineReconciler:
         if decision.delete_node and snapshot.node is not None:
             await self._delete_node(snapshot, decision)
         if decision.patch is not None:
-            machine = await self._informers.machines.patch(machine, decision.patch)
+            machine = await self._informers.writer.patch(self._informers.machines, machine, decision.patch)
             snapshot = replace(snapshot, machine=machine, node=self._informers.node_of(machine))
             decision = self._decide(snapshot)
         await self._apply(snapshot, decision)
@@ -95,13 +96,13 @@ class MachineReconciler:
 
     def _snapshot(self, machine: Object) -> MachineSnapshot:
         informers, namespace = self._informers, machine["metadata"]["namespace"]
-        machine_set = informers.machine_sets.get(namespace, owner_name(machine, MACHINE_SET))
+        machine_set = informers.machine_sets.get(("", namespace, owner_name(machine, MACHINE_SET)))
         deployment = None
         if machine_set is not None:
-            deployment = informers.machine_deployments.get(namespace, owner_name(machine_set, MACHINE_DEPLOYMENT))
+            deployment = informers.machine_deployments.get(("", namespace, owner_name(machine_set, MACHINE_DEPLOYMENT)))
         return MachineSnapshot(
             machine=machine,
-            cluster=informers.clusters.get(namespace, machine["spec"]["clusterName"]),
+            cluster=informers.clusters.get(("", namespace, machine["spec"]["clusterName"])),
             infrastructure=informers.resolve_reference(namespace, machine["spec"].get("infrastructureRef")),
             node=informers.node_of(machine),
             machine_set=machine_set,
@@ -114,7 +115,7 @@ class MachineReconciler:
             return False
         key = machine["metadata"]["namespace"], machine["spec"]["clusterName"]
         control_plane_machines = [
-            each for each in self._informers.machines.by_index("cluster", key) if CONTROL_PLANE in labels_of(each)
+            each for each in self._informers.machines.by_index(by_cluster_name, key) if CONTROL_PLANE in labels_of(each)
         ]
         return all(is_deleting(each) or each is machine for each in control_plane_machines)
 
@@ -125,17 +126,17 @@ class MachineReconciler:
     async def _apply(self, snapshot: MachineSnapshot, decision: MachineDecision) -> None:
         informers = self._informers
         if decision.patch_infrastructure is not None and snapshot.infrastructure is not None:
-            await informers.informer_of(snapshot.infrastructure).patch(
-                snapshot.infrastructure, decision.patch_infrastructure
+            await informers.writer.patch(
+                informers.informer_of(snapshot.infrastructure), snapshot.infrastructure, decision.patch_infrastructure
             )
         if decision.status is not None and not informers.defer_status(
             self.controller.queue, snapshot.machine, decision.status
         ):
-            await informers.machines.update_status(decision.status)
+            await informers.writer.update_status(informers.machines, decision.status)
         if decision.patch_node is not None and snapshot.node is not None:
             await self._patch_node(snapshot.machine, snapshot.node, decision.patch_node)
         if decision.delete_infrastructure and snapshot.infrastructure is not None:
-            await informers.informer_of(snapshot.infrastructure).delete(snapshot.infrastructure)
+            await informers.writer.delete(informers.informer_of(snapshot.infrastructure), snapshot.infrastructure)
 
     async def _drain_node(self, machine: Object, node: Object) -> DrainState:
         """Cordons the Node first, so that no Pod is scheduled while others are evicted."""
@@ -188,3 +189,7 @@ class MachineReconciler:
 
 def _eviction_path(client: Client, pod: Object) -> str:
     return client.resource_path(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"], "eviction")
+
+
+def _generation(obj: Object) -> int:
+    return int(obj["metadata"].get("generation", 0))

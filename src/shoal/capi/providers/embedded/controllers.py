@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from shoal.capi.controllers import Provider
-from shoal.capi.informers import CAPIInformers, ChangeFilter, NamespacedName, namespaced_name
+from shoal.capi.informers import CAPIInformers, NamespacedName, has_changed, versions
 from shoal.capi.providers.embedded.clusters.controller import EmbeddedClusterReconciler
 from shoal.capi.providers.embedded.clusters.decide import HostingServer, unhosted_status
 from shoal.capi.providers.embedded.informers import (
@@ -16,6 +16,7 @@ from shoal.capi.providers.embedded.informers import (
     EmbeddedInformers,
 )
 from shoal.capi.providers.embedded.machines.controller import EmbeddedMachineReconciler
+from shoal.client.reflector import Key
 from shoal.client.rest import Client
 from shoal.clock import Clock, rfc3339
 from shoal.kinds.clusterapi import capi, embedded
@@ -35,27 +36,31 @@ class UnhostedClusterReconciler:
     def __init__(self, core_informers: CAPIInformers, clock: Clock) -> None:
         self._core_informers, self._clock = core_informers, clock
         self._informer = core_informers.register_kind(EMBEDDED_CLUSTERS, embedded.CLUSTER)
-        self._change_filter = ChangeFilter(
-            lambda cluster: (cluster["metadata"]["uid"], capi.is_paused(cluster, cluster))
-        )
         self.controller: Controller[NamespacedName] = Controller("capi-unhosted", clock, self.reconcile)
-        self._informer.add_event_handler(lambda obj: self.controller.queue.add(namespaced_name(obj)))
+        self._informer.add_event_handler(lambda key, old, new: self.controller.queue.add(key[1:]))
         core_informers.clusters.add_event_handler(self._on_cluster)
 
-    def _on_cluster(self, cluster: Object) -> None:
-        reference = (cluster.get("spec") or {}).get("infrastructureRef") or {}
-        if reference.get("kind") == embedded.CLUSTER and self._change_filter.has_changed(cluster):
-            self.controller.queue.add((cluster["metadata"]["namespace"], reference["name"]))
+    def _on_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if not has_changed(old, new, _relevant_cluster_state):
+            return
+        for cluster in versions(old, new):
+            reference = (cluster.get("spec") or {}).get("infrastructureRef") or {}
+            if reference.get("kind") == embedded.CLUSTER:
+                self.controller.queue.add((key[1], reference["name"]))
 
     async def reconcile(self, key: NamespacedName) -> None:
         await self._core_informers.wait_for_sync()
-        obj = self._informer.get(*key)
+        obj = self._informer.get(("", *key))
         if obj is None:
             return
-        cluster = self._core_informers.clusters.get(key[0], capi.owner_name(obj, capi.CLUSTER))
+        cluster = self._core_informers.clusters.get(("", key[0], capi.owner_name(obj, capi.CLUSTER)))
         new = unhosted_status(obj, cluster, rfc3339(self._clock.now()))
         if new is not None:
-            await self._informer.update_status(new)
+            await self._core_informers.writer.update_status(self._informer, new)
+
+
+def _relevant_cluster_state(cluster: Object) -> Hashable:
+    return cluster["metadata"]["uid"], capi.is_paused(cluster, cluster)
 
 
 def embedded_provider(host: Client, url: Callable[[], str] | str, ca_pem: str) -> Provider:

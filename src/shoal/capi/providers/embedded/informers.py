@@ -10,12 +10,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from shoal.capi.informers import SECRETS, CAPIInformers, NamespacedName
-from shoal.capi.write_through_informer import EventHandler, WriteThroughInformer
-from shoal.client.reflector import key_of
+from shoal.capi.writer import Writer
+from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
 from shoal.kinds.clusterapi import capi, embedded
 from shoal.kinds.fleet import logicalcluster
+from shoal.runtime.informer import EventHandler, Informer
 
 Object = dict[str, Any]
 
@@ -32,22 +33,23 @@ class EmbeddedInformers:
     def __init__(self, core_informers: CAPIInformers, host: Client, clock: Clock) -> None:
         """`host` is a client at the root of the hosting server."""
         self.core_informers, self.host = core_informers, host
+        self.host_writer = Writer(host, core_informers.debouncer)
         all_clusters = host.in_cluster("*")
-        self.logical_clusters = WriteThroughInformer(host, LOGICAL_CLUSTERS, clock, debouncer=core_informers.debouncer)
-        self.nodes = WriteThroughInformer(
+        self.logical_clusters = Informer(host, LOGICAL_CLUSTERS, clock)
+        self.nodes = Informer(
             all_clusters,
             NODES,
             clock,
             labels=f"{embedded.SIMULATED_LABEL}=true",
-            indexers={"provider": _by_provider_id},
+            indexers=(by_provider_id,),
         )
-        self.admin_secrets = WriteThroughInformer(
+        self.admin_secrets = Informer(
             all_clusters, SECRETS, clock, fields=f"metadata.name={embedded.ADMIN_TOKEN_SECRET}"
         )
         core_informers.all_informers += [self.logical_clusters, self.nodes, self.admin_secrets]
         self.clusters = core_informers.register_kind(EMBEDDED_CLUSTERS, embedded.CLUSTER, is_reachable=self._is_served)
         self.machines = core_informers.register_kind(
-            EMBEDDED_MACHINES, embedded.MACHINE, nodes=HostedNodeAccessor(self), cluster=_by_cluster_label
+            EMBEDDED_MACHINES, embedded.MACHINE, nodes=HostedNodeAccessor(self), indexers=(by_cluster_label,)
         )
         self.templates = core_informers.register_kind(EMBEDDED_TEMPLATES, embedded.MACHINE_TEMPLATE)
 
@@ -55,13 +57,13 @@ class EmbeddedInformers:
         """No network lies in between: a logical cluster that exists responds."""
         metadata = cluster["metadata"]
         logical_cluster = self.logical_clusters.get(
-            "", self.logical_cluster_of(metadata["namespace"], metadata["name"])
+            ("", "", self.logical_cluster_of(metadata["namespace"], metadata["name"]))
         )
         return logical_cluster is not None and not capi.is_deleting(logical_cluster)
 
     def logical_cluster_of(self, namespace: str, cluster: str) -> str:
         """The logical cluster of a Cluster whose infrastructureRef is an EmbeddedCluster, else ""."""
-        cluster_object = self.core_informers.clusters.get(namespace, cluster)
+        cluster_object = self.core_informers.clusters.get(("", namespace, cluster))
         reference = ((cluster_object or {}).get("spec") or {}).get("infrastructureRef") or {}
         if (reference.get("apiGroup"), reference.get("kind")) != (embedded.GROUP, embedded.CLUSTER):
             return ""
@@ -79,22 +81,26 @@ class HostedNodeAccessor:
         if not provider_id:
             return None
         hosted = self._informers.logical_cluster_of(machine["metadata"]["namespace"], capi.cluster_name(machine))
-        return next(iter(self._informers.nodes.by_index("provider", (hosted, provider_id))), None) if hosted else None
+        return (
+            next(iter(self._informers.nodes.by_index(by_provider_id, (hosted, provider_id))), None) if hosted else None
+        )
 
     def add_event_handler(self, handler: EventHandler) -> None:
         self._informers.nodes.add_event_handler(handler)
 
     async def patch(self, node: Object, patch: Object) -> Object:
-        return await self._informers.nodes.patch(node, patch)
+        return await self._informers.host_writer.patch(self._informers.nodes, node, patch)
 
     def workload_client(self, machine: Object) -> Client | None:
         hosted = self._informers.logical_cluster_of(machine["metadata"]["namespace"], capi.cluster_name(machine))
         return self._informers.host.in_cluster(hosted) if hosted else None
 
 
-def _by_cluster_label(obj: Object) -> Iterable[NamespacedName]:
-    return [(obj["metadata"]["namespace"], capi.labels_of(obj).get(capi.CLUSTER_NAME, ""))]
+def by_cluster_label(key: Key, obj: Object) -> Iterable[NamespacedName]:
+    """Index by the Cluster that the label names."""
+    return ((key[1], capi.labels_of(obj).get(capi.CLUSTER_NAME, "")),)
 
 
-def _by_provider_id(obj: Object) -> Iterable[tuple[str, str]]:
-    return [(key_of(obj)[0], str((obj.get("spec") or {}).get("providerID", "")))]
+def by_provider_id(key: Key, obj: Object) -> Iterable[tuple[str, str]]:
+    """Index by logical cluster and provider id."""
+    return ((key[0], str((obj.get("spec") or {}).get("providerID", ""))),)

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import Any, Protocol
 
 from shoal.capi.providers.kind.errors import (
@@ -117,7 +118,7 @@ class KindCommand:
                     code = await process.wait()
         except TimeoutError:
             raise timeout_error(command, timeout_seconds) from None
-        except OSError as error:
+        except (OSError, SubprocessError) as error:
             raise KindError(COMMAND_FAILED, f"kind {command}: {error}") from None
         if code != 0:
             raise command_error(command, lines)

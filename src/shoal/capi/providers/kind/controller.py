@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.capi.informers import CLUSTERS, SECRETS, ChangeFilter, NamespacedName, namespaced_name
+from shoal.capi.informers import CLUSTERS, SECRETS, NamespacedName, has_changed, namespaced_name, versions
 from shoal.capi.providers.kind.command import KindRunner
 from shoal.capi.providers.kind.decide import decide
-from shoal.capi.providers.kind.errors import KindError
+from shoal.capi.providers.kind.errors import KindError, unexpected_error
 from shoal.capi.providers.kind.jobs import KindJob, KindJobs
 from shoal.capi.providers.kind.kubeconfig_secrets import KubeconfigAccess, may_overwrite, parse_kubeconfig
 from shoal.capi.providers.kind.status import CREATED, claim_of
@@ -35,15 +36,19 @@ from shoal.capi.providers.kind.steps import (
     WriteSecret,
     WriteStatus,
 )
-from shoal.capi.write_through_informer import WriteThroughInformer
+from shoal.capi.writer import Writer
 from shoal.client import rest
 from shoal.client.kubeconfig import KubeconfigError, new_client, parse, rest_config_of
+from shoal.client.reflector import Key
 from shoal.client.rest import GroupVersionResource
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock, rfc3339
 from shoal.kinds.clusterapi import capi, kindcluster
 from shoal.objects.errors import AlreadyExists, StatusError
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.informer import Informer
+
+log = logging.getLogger("shoal.capi.kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,9 @@ class KindInventory:
             return InventoryList(number, await self._command.clusters(), None)
         except KindError as problem:
             return InventoryList(number, frozenset(), problem)
+        except Exception as error:
+            log.exception("list of kind clusters failed")
+            return InventoryList(number, frozenset(), unexpected_error(error))
 
 
 NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
@@ -133,13 +141,10 @@ class KindClusterReconciler:
     ) -> None:
         self._client, self._clock, self._command = client, clock, command
         self._resync_seconds, self._retry_delays = resync_seconds, retry_delays
-        self.kind_clusters = WriteThroughInformer(
-            client, KIND_CLUSTERS, clock, indexers={"name": _by_kind_name, "uid": _by_uid}
-        )
-        self.clusters = WriteThroughInformer(client, CLUSTERS, clock)
-        self.secrets = WriteThroughInformer(
-            client, SECRETS, clock, labels=kindcluster.OWNER_UID_LABEL, indexers={"owner": _by_owner}
-        )
+        self._writer = Writer(client)
+        self.kind_clusters = Informer(client, KIND_CLUSTERS, clock, indexers=(by_kind_name, by_uid))
+        self.clusters = Informer(client, CLUSTERS, clock)
+        self.secrets = Informer(client, SECRETS, clock, labels=kindcluster.OWNER_UID_LABEL, indexers=(by_owner,))
         self.controller: Controller[NamespacedName] = Controller(
             "capi-kindclusters", clock, self.reconcile, workers=WORKERS
         )
@@ -150,29 +155,37 @@ class KindClusterReconciler:
         self._job_ended_at: dict[str, int] = {}
         """By uid: how many lists had been started when its job last made progress."""
         self._claim_lock = asyncio.Lock()
-        self._change_filter = ChangeFilter(_relevant_cluster_state)
         self.kind_clusters.add_event_handler(self._on_object)
         self.clusters.add_event_handler(self._on_cluster)
-        self.secrets.add_event_handler(lambda obj: self._enqueue_uid(next(iter(_by_owner(obj)))))
+        self.secrets.add_event_handler(self._on_secret)
 
-    def _on_object(self, obj: Object) -> None:
+    def _on_object(self, key: Key, old: Object | None, new: Object | None) -> None:
         """Objects that wait for the same name are enqueued too."""
-        self.controller.queue.add(namespaced_name(obj))
-        for name in _by_kind_name(obj):
-            for other in self.kind_clusters.by_index("name", name):
-                self.controller.queue.add(namespaced_name(other))
+        self.controller.queue.add(key[1:])
+        for obj in versions(old, new):
+            for name in by_kind_name(key, obj):
+                for other in self.kind_clusters.by_index(by_kind_name, name):
+                    self.controller.queue.add(namespaced_name(other))
 
-    def _on_cluster(self, obj: Object) -> None:
-        reference = (obj.get("spec") or {}).get("infrastructureRef") or {}
-        if reference.get("kind") == kindcluster.KIND and self._change_filter.has_changed(obj):
-            self.controller.queue.add((obj["metadata"]["namespace"], reference["name"]))
+    def _on_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if not has_changed(old, new, _relevant_cluster_state):
+            return
+        for cluster in versions(old, new):
+            reference = (cluster.get("spec") or {}).get("infrastructureRef") or {}
+            if reference.get("kind") == kindcluster.KIND:
+                self.controller.queue.add((key[1], reference["name"]))
+
+    def _on_secret(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for secret in versions(old, new):
+            for uid in by_owner(key, secret):
+                self._enqueue_uid(uid)
 
     def _on_job(self, uid: str) -> None:
         self._job_ended_at[uid] = self.inventory.started
         self._enqueue_uid(uid)
 
     def _enqueue_uid(self, uid: str) -> None:
-        for obj in self.kind_clusters.by_index("uid", uid):
+        for obj in self.kind_clusters.by_index(by_uid, uid):
             self.controller.queue.add(namespaced_name(obj))
 
     async def _resync(self) -> None:
@@ -185,12 +198,11 @@ class KindClusterReconciler:
                     self.controller.queue.add(namespaced_name(obj))
 
     async def reconcile(self, key: NamespacedName) -> float | None:
-        await asyncio.gather(
-            *(informer.wait_for_sync() for informer in (self.kind_clusters, self.clusters, self.secrets))
-        )
+        for informer in (self.kind_clusters, self.clusters, self.secrets):
+            await informer.wait_for_sync()
         observations = KindObservations(self.inventory.started)
         for _ in range(MAX_STEPS):
-            obj = self.kind_clusters.get(*key)
+            obj = self.kind_clusters.get(("", *key))
             if obj is None:
                 await self._forget_deleted()
                 return None
@@ -203,7 +215,7 @@ class KindClusterReconciler:
     async def _forget_deleted(self) -> None:
         """Cancels the jobs of objects that were deleted without our finalizer being removed."""
         for uid in {*self._job_ended_at, *self._access, *self.jobs.uids()}:
-            if not self.kind_clusters.by_index("uid", uid):
+            if not self.kind_clusters.by_index(by_uid, uid):
                 self._job_ended_at.pop(uid, None)
                 self._access.pop(uid, None)
                 await self.jobs.cancel(uid)
@@ -217,13 +229,13 @@ class KindClusterReconciler:
             listing = KindClusterList(last.names, last.error, fresh)
         return KindClusterSnapshot(
             obj=obj,
-            cluster=self.clusters.get(metadata["namespace"], capi.owner_name(obj, capi.CLUSTER)),
+            cluster=self.clusters.get(("", metadata["namespace"], capi.owner_name(obj, capi.CLUSTER))),
             holder=self._name_holder(obj),
             listing=listing,
             job=JobState(job.action, job.done, job.error, job.progress) if job is not None else None,
             kubeconfig=observations.kubeconfig or self._cached_kubeconfig(obj, job),
             owner_marker=observations.owner_marker,
-            secrets=self.secrets.by_index("owner", uid),
+            secrets=self.secrets.by_index(by_owner, uid),
             foreign_secrets=frozenset(observations.foreign_secrets),
             now=rfc3339(self._clock.now()),
             host_id=self._command.host_id,
@@ -244,7 +256,7 @@ class KindClusterReconciler:
         name, uid = kindcluster.kind_cluster_name(obj), obj["metadata"]["uid"]
         if (claim_of(obj) or {}).get("name") == name:
             return ""
-        others = [other for other in self.kind_clusters.by_index("name", name) if other["metadata"]["uid"] != uid]
+        others = [other for other in self.kind_clusters.by_index(by_kind_name, name) if other["metadata"]["uid"] != uid]
         claimers = [other for other in others if (claim_of(other) or {}).get("name") == name]
         older = [other for other in others if _wants_cluster(other) and _age_key(other) < _age_key(obj)]
         holder = next(iter([*claimers, *sorted(older, key=_age_key)]), None)
@@ -254,7 +266,7 @@ class KindClusterReconciler:
         uid = obj["metadata"]["uid"]
         match step:
             case PatchObject(body):
-                await self.kind_clusters.patch(obj, body)
+                await self._writer.patch(self.kind_clusters, obj, body)
             case WriteStatus(new, forgets_job):
                 await self._write(obj, new)
                 if forgets_job:
@@ -279,16 +291,16 @@ class KindClusterReconciler:
             case WriteSecret(secret):
                 await self._write_secret(secret, observations)
             case DeleteSecret(secret):
-                await self.secrets.delete(secret)
+                await self._writer.delete(self.secrets, secret)
 
     async def _write(self, obj: Object, new: Object) -> None:
         if claim_of(obj) is not None or claim_of(new) is None:
-            await self.kind_clusters.update_status(new)
+            await self._writer.update_status(self.kind_clusters, new)
             return
         async with self._claim_lock:
             # Another may have claimed the name while this one waited; then everything is decided again.
             if not self._name_holder(obj):
-                await self.kind_clusters.update_status(new)
+                await self._writer.update_status(self.kind_clusters, new)
 
     def _forget_job(self, uid: str, observations: KindObservations) -> None:
         job = self.jobs.get(uid)
@@ -313,10 +325,10 @@ class KindClusterReconciler:
 
     async def _write_secret(self, desired: Object, observations: KindObservations) -> None:
         namespace, name = namespaced_name(desired)
-        existing = self.secrets.get(namespace, name)
+        existing = self.secrets.get(("", namespace, name))
         if existing is None:
             try:
-                await self.secrets.create(desired)
+                await self._writer.create(self.secrets, desired)
                 return
             except AlreadyExists:
                 existing = await self._client.get(SECRETS, name, namespace)
@@ -324,23 +336,23 @@ class KindClusterReconciler:
                 observations.foreign_secrets.add(name)
                 return
         labels = {**capi.labels_of(existing), **capi.labels_of(desired)}
-        await self.secrets.update(
-            {**existing, "metadata": {**existing["metadata"], "labels": labels}, "data": desired["data"]}
-        )
+        metadata = {**existing["metadata"], "labels": labels}
+        await self._writer.update(self.secrets, {**existing, "metadata": metadata, "data": desired["data"]})
 
 
-def _by_kind_name(obj: Object) -> Iterable[str]:
-    """Names of the kind clusters it wants and claims."""
+def by_kind_name(key: Key, obj: Object) -> Iterable[str]:
+    """Index by the names of the kind clusters that an object wants and claims."""
     claim = claim_of(obj)
     return {kindcluster.kind_cluster_name(obj), *([claim["name"]] if claim is not None else [])}
 
 
-def _by_uid(obj: Object) -> Iterable[str]:
-    return [obj["metadata"]["uid"]]
+def by_uid(key: Key, obj: Object) -> Iterable[str]:
+    return (obj["metadata"]["uid"],)
 
 
-def _by_owner(secret: Object) -> Iterable[str]:
-    return [capi.labels_of(secret).get(kindcluster.OWNER_UID_LABEL, "")]
+def by_owner(key: Key, secret: Object) -> Iterable[str]:
+    """Index by the uid of the KINDCluster that the label names."""
+    return (capi.labels_of(secret).get(kindcluster.OWNER_UID_LABEL, ""),)
 
 
 def _wants_cluster(obj: Object) -> bool:

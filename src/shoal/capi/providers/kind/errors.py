@@ -52,6 +52,11 @@ def timeout_error(command: str, seconds: float) -> KindError:
     return KindError(TIMED_OUT, f"kind {command} did not finish within {seconds:.0f} s")
 
 
+def unexpected_error(error: BaseException) -> KindError:
+    """Of a failure that is neither kind's nor the engine's. The log has the details."""
+    return KindError(COMMAND_FAILED, f"{type(error).__name__}")
+
+
 def command_error(command: str, output: Iterable[str]) -> KindError:
     """Built from the last lines of a failed kind."""
     lines = [line for line in output if line]

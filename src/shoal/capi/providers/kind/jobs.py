@@ -1,6 +1,7 @@
 """Runs kind in background jobs: at most one per object, and a limited number of concurrent creations.
 
-A finished job is kept until its result has been written to the status. All jobs end with `run`.
+A finished job is kept until its result has been written to the status. Jobs outlive a controller that fails and runs
+again: they are tasks of their own, and end with `run` of this module.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.capi.providers.kind.command import KindRunner
-from shoal.capi.providers.kind.errors import COMMAND_FAILED, KindError
+from shoal.capi.providers.kind.errors import KindError, unexpected_error
 from shoal.capi.providers.kind.kubeconfig_secrets import KubeconfigAccess, parse_kubeconfig
 from shoal.capi.providers.kind.status import CREATE, DELETE
 
@@ -30,6 +31,8 @@ class KindJob:
     error: KindError | None = None
     access: KubeconfigAccess | None = None
     """Of a cluster that was created."""
+    is_cancelled: bool = False
+    """Nobody waits for the result."""
 
 
 class KindJobs:
@@ -55,7 +58,8 @@ class KindJobs:
 
     def create(self, uid: str, name: str, config: Object) -> None:
         async def make(job: KindJob) -> None:
-            job.progress = "Waiting for other clusters that are being created"
+            if self._create_slots.locked():
+                self._report_progress(uid, job, "Waiting for other clusters that are being created")
             async with self._create_slots:
                 self._report_progress(uid, job, f'Creating cluster "{name}"')
                 await self._command.create(name, config, lambda line: self._report_progress(uid, job, line))
@@ -78,31 +82,47 @@ class KindJobs:
             del self._jobs[uid]
 
     async def cancel(self, uid: str) -> None:
-        """Returns when the job has ended."""
+        """Returns when the job has ended. An interrupted call may be repeated."""
         job = self._jobs.get(uid)
         if job is None:
             return
+        job.is_cancelled = True
         if job.task is not None:
             job.task.cancel()
-            await asyncio.gather(job.task, return_exceptions=True)
+            await asyncio.wait((job.task,))
         if self._jobs.get(uid) is job:
             del self._jobs[uid]
 
     def _start(self, uid: str, job: KindJob, run_job: Callable[[KindJob], Awaitable[None]]) -> None:
         async def do() -> None:
-            try:
-                await run_job(job)
-            except KindError as problem:
-                job.error = problem
-            except Exception as error:
-                log.exception("kind job of KINDCluster with uid %s failed", uid)
-                job.error = KindError(COMMAND_FAILED, f"{type(error).__name__}")
+            await run_job(job)
+
+        def end(task: asyncio.Task[None]) -> None:
             job.done = True
-            self._on_progress(uid)
+            job.error = _error_of(task, job, uid)
+            if not job.is_cancelled:
+                self._notify(uid)
 
         self._jobs[uid] = job
         job.task = asyncio.get_running_loop().create_task(do(), name=f"kind {job.action} {uid}")
+        job.task.add_done_callback(end)
 
     def _report_progress(self, uid: str, job: KindJob, line: str) -> None:
         job.progress = line[:1000]
-        self._on_progress(uid)
+        self._notify(uid)
+
+    def _notify(self, uid: str) -> None:
+        """A handler that fails does not end the job."""
+        try:
+            self._on_progress(uid)
+        except Exception:
+            log.exception("kind, for %s", uid)
+
+
+def _error_of(task: asyncio.Task[None], job: KindJob, uid: str) -> KindError | None:
+    error = asyncio.CancelledError() if task.cancelled() else task.exception()
+    if error is None or isinstance(error, KindError):
+        return error
+    if not job.is_cancelled:
+        log.error("kind, for %s", uid, exc_info=error)
+    return unexpected_error(error)

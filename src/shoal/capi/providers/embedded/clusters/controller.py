@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from shoal.capi.informers import ChangeFilter, NamespacedName, namespaced_name
+from shoal.capi.informers import NamespacedName, has_changed, namespaced_name, versions
 from shoal.capi.providers.embedded.clusters.decide import (
     EmbeddedClusterDecision,
     EmbeddedClusterSnapshot,
@@ -16,7 +16,7 @@ from shoal.capi.providers.embedded.clusters.decide import (
     decide,
 )
 from shoal.capi.providers.embedded.informers import EmbeddedInformers
-from shoal.client.reflector import key_of
+from shoal.client.reflector import Key
 from shoal.client.rest import GroupVersionResource
 from shoal.clock import Clock, rfc3339
 from shoal.kinds.clusterapi import capi, embedded
@@ -37,16 +37,16 @@ class EmbeddedClusterReconciler:
         self.controller: Controller[NamespacedName] = Controller(
             "capi-embeddedclusters", clock, self.reconcile, WORKERS
         )
-        self._cluster_filter = ChangeFilter(_relevant_cluster_state)
         informers.core_informers.enqueue_on_change(informers.clusters, self.controller.queue)
         informers.core_informers.clusters.add_event_handler(self._on_cluster)
-        informers.logical_clusters.add_event_handler(lambda obj: self._on_logical_cluster(obj["metadata"]["name"]))
-        informers.admin_secrets.add_event_handler(lambda obj: self._on_logical_cluster(key_of(obj)[0]))
+        informers.logical_clusters.add_event_handler(lambda key, old, new: self._on_logical_cluster(key[2]))
+        informers.admin_secrets.add_event_handler(lambda key, old, new: self._on_logical_cluster(key[0]))
         informers.core_informers.kubeconfigs.add_event_handler(self._on_kubeconfig)
 
-    def _on_cluster(self, obj: Object) -> None:
-        if self._cluster_filter.has_changed(obj):
-            self._enqueue(obj)
+    def _on_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if has_changed(old, new, _relevant_cluster_state):
+            for cluster in versions(old, new):
+                self._enqueue(cluster)
 
     def _enqueue(self, cluster: Object) -> None:
         reference = (cluster.get("spec") or {}).get("infrastructureRef") or {}
@@ -57,21 +57,22 @@ class EmbeddedClusterReconciler:
         if "." in logical:
             self.controller.queue.add(embedded.owner_of_logical_cluster(logical))
 
-    def _on_kubeconfig(self, obj: Object) -> None:
-        namespace = obj["metadata"]["namespace"]
-        cluster = self._informers.core_informers.clusters.get(namespace, capi.labels_of(obj).get(capi.CLUSTER_NAME, ""))
-        if cluster is not None:
-            self._enqueue(cluster)
+    def _on_kubeconfig(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for secret in versions(old, new):
+            name = capi.labels_of(secret).get(capi.CLUSTER_NAME, "")
+            cluster = self._informers.core_informers.clusters.get(("", key[1], name))
+            if cluster is not None:
+                self._enqueue(cluster)
 
     async def reconcile(self, key: NamespacedName) -> None:
         await self._informers.core_informers.wait_for_sync()
-        obj = self._informers.clusters.get(*key)
+        obj = self._informers.clusters.get(("", *key))
         if obj is None:
             return
         snapshot = self._snapshot(obj)
         decision = self._decide(snapshot)
         if decision.patch is not None:
-            obj = await self._informers.clusters.patch(obj, decision.patch)
+            obj = await self._informers.core_informers.writer.patch(self._informers.clusters, obj, decision.patch)
             decision = self._decide(replace(snapshot, infrastructure=obj))
         await self._apply(snapshot, decision)
 
@@ -82,10 +83,10 @@ class EmbeddedClusterReconciler:
         owner = capi.owner_name(obj, capi.CLUSTER)
         return EmbeddedClusterSnapshot(
             infrastructure=obj,
-            cluster=informers.core_informers.clusters.get(namespace, owner),
-            logical_cluster=informers.logical_clusters.get("", hosted),
-            credential=informers.admin_secrets.get(embedded.ADMIN_NAMESPACE, embedded.ADMIN_TOKEN_SECRET, hosted),
-            kubeconfig=informers.core_informers.kubeconfigs.get(namespace, capi.kubeconfig_secret_name(owner)),
+            cluster=informers.core_informers.clusters.get(("", namespace, owner)),
+            logical_cluster=informers.logical_clusters.get(("", "", hosted)),
+            credential=informers.admin_secrets.get((hosted, embedded.ADMIN_NAMESPACE, embedded.ADMIN_TOKEN_SECRET)),
+            kubeconfig=informers.core_informers.kubeconfigs.get(("", namespace, capi.kubeconfig_secret_name(owner))),
         )
 
     def _decide(self, snapshot: EmbeddedClusterSnapshot) -> EmbeddedClusterDecision:
@@ -93,35 +94,36 @@ class EmbeddedClusterReconciler:
 
     async def _apply(self, snapshot: EmbeddedClusterSnapshot, decision: EmbeddedClusterDecision) -> None:
         informers, logical = self._informers, snapshot.logical_cluster
+        writer, host_writer = informers.core_informers.writer, informers.host_writer
         if decision.create_logical_cluster is not None:
-            await informers.logical_clusters.create(decision.create_logical_cluster)
+            await host_writer.create(informers.logical_clusters, decision.create_logical_cluster)
             await self._create_admin(decision.create_logical_cluster["metadata"]["name"])
         if logical is not None and decision.patch_logical_cluster is not None:
-            await informers.logical_clusters.patch(logical, decision.patch_logical_cluster)
+            await host_writer.patch(informers.logical_clusters, logical, decision.patch_logical_cluster)
         if logical is not None and decision.create_admin:
             await self._create_admin(logical["metadata"]["name"])
         if decision.kubeconfig is not None:
             informer = informers.core_informers.kubeconfigs
             await (
-                informer.create(decision.kubeconfig)
+                writer.create(informer, decision.kubeconfig)
                 if snapshot.kubeconfig is None
-                else informer.update(decision.kubeconfig)
+                else writer.update(informer, decision.kubeconfig)
             )
         if decision.status is not None and not informers.core_informers.defer_status(
             self.controller.queue, snapshot.infrastructure, decision.status
         ):
-            await informers.clusters.update_status(decision.status)
+            await writer.update_status(informers.clusters, decision.status)
         if logical is not None and decision.delete_logical_cluster:
-            await informers.logical_clusters.delete(logical)
+            await host_writer.delete(informers.logical_clusters, logical)
 
     async def _create_admin(self, hosted: str) -> None:
         """The ServiceAccount is created first: a token Secret without it would be collected as an orphan."""
         client = self._informers.host.in_cluster(hosted)
-        create, namespace = self._informers.admin_secrets.create, embedded.ADMIN_NAMESPACE
+        namespace, create = embedded.ADMIN_NAMESPACE, self._informers.host_writer.create
         await _create_if_missing(partial(client.create, SERVICE_ACCOUNTS, embedded.admin_service_account(), namespace))
         await asyncio.gather(
             _create_if_missing(partial(client.create, CLUSTER_ROLE_BINDINGS, embedded.admin_role_binding())),
-            _create_if_missing(partial(create, embedded.admin_token_secret(), hosted)),
+            _create_if_missing(partial(create, self._informers.admin_secrets, embedded.admin_token_secret(), hosted)),
         )
 
 
