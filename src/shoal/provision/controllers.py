@@ -21,7 +21,6 @@ from shoal.provision.disruption.queue import CommandExecutor
 from shoal.provision.disruption.snapshot import Provisioner, SnapshotBuilder
 from shoal.provision.lifecycle.controller import LifecycleReconciler
 from shoal.provision.lifecycle.garbagecollection.controller import GarbageCollectionReconciler
-from shoal.provision.lifecycle.nodeclaim_index import NodeClaimIndex
 from shoal.provision.lifecycle.nodehealth.controller import NodeHealthReconciler
 from shoal.provision.lifecycle.registrationhealth.controller import RegistrationHealthReconciler
 from shoal.provision.lifecycle.termination.controller import TerminationReconciler
@@ -50,18 +49,17 @@ def new_lifecycle_controllers(
     def meter(controller: str) -> CloudProvider:
         return MeteredCloudProvider(provider, controller, clock)
 
-    index = NodeClaimIndex(state)
     registration_health = RegistrationHealthReconciler(resolver, state, clock)
     controllers: list[Controller[tuple[str, str]] | Controller[str]] = [
         registration_health.controller,
         LifecycleReconciler(
-            resolver, state, index, meter("nodeclaim.lifecycle"), registration_health, recorder, clock
+            resolver, state, meter("nodeclaim.lifecycle"), registration_health, recorder, clock
         ).controller,
-        TerminationReconciler(resolver, state, index, meter("node.termination"), recorder, clock).controller,
-        GarbageCollectionReconciler(resolver, state, index, meter("nodeclaim.garbagecollection"), clock).controller,
+        TerminationReconciler(resolver, state, meter("node.termination"), recorder, clock).controller,
+        GarbageCollectionReconciler(resolver, state, meter("nodeclaim.garbagecollection"), clock).controller,
     ]
     if repair:
-        controllers.append(NodeHealthReconciler(resolver, state, index, provider, recorder, clock).controller)
+        controllers.append(NodeHealthReconciler(resolver, state, provider, recorder, clock).controller)
     return controllers
 
 

@@ -13,12 +13,23 @@ from shoal.client.reflector import Key
 from shoal.client.rest import GroupVersionResource
 from shoal.clock import Clock
 from shoal.fit.resources import Resources, pod_requests
-from shoal.kinds.karpenter.karpenter import GROUP, NODE_CLASS_GROUP, NODE_CLASS_VERSION, NODE_OVERLAY_VERSION, VERSION
-from shoal.provision.informer import Informer
+from shoal.kinds.karpenter.karpenter import (
+    GROUP,
+    NODE_CLASS_GROUP,
+    NODE_CLASS_VERSION,
+    NODE_OVERLAY_VERSION,
+    VERSION,
+    is_managed_node_class,
+    provider_id,
+)
 from shoal.provision.management import ManagementResolver
 from shoal.provision.pods import is_provisionable
+from shoal.runtime.informer import Informer
+from shoal.runtime.informer_store import IndexFunc, by_cluster
 
 Object = dict[str, Any]
+ObjectKey = tuple[str, str]
+"""Logical cluster and name."""
 
 NODE_POOLS = GroupVersionResource(GROUP, VERSION, "nodepools", namespaced=False)
 NODE_CLAIMS = GroupVersionResource(GROUP, VERSION, "nodeclaims", namespaced=False)
@@ -38,30 +49,26 @@ class ClusterState:
     name = "provision-view"
 
     def __init__(self, resolver: ManagementResolver, clock: Clock) -> None:
-        def new_informer(kind: GroupVersionResource) -> Informer:
+        self._resolver = resolver
+
+        def new_informer(gvr: GroupVersionResource, *indexers: IndexFunc) -> Informer:
             return Informer(
-                resolver.hosted_client,
-                kind,
-                clock,
-                admits=lambda cluster: resolver.capi_cluster_of(cluster) is not None,
+                resolver.hosted_client, gvr, clock, indexers=(by_cluster, *indexers), admits=self._is_provisioned
             )
 
         self.node_pools, self.node_claims, self.node_classes = (
             new_informer(NODE_POOLS),
-            new_informer(NODE_CLAIMS),
+            new_informer(NODE_CLAIMS, claims_by_provider_id),
             new_informer(NODE_CLASSES),
         )
         self.node_overlays = new_informer(NODE_OVERLAYS)
-        self.nodes, self.pods, self.daemon_sets = new_informer(NODES), new_informer(PODS), new_informer(DAEMON_SETS)
+        self.nodes, self.daemon_sets = new_informer(NODES, nodes_by_provider_id), new_informer(DAEMON_SETS)
+        self.pods = new_informer(PODS, pods_by_node, pending_pods_by_cluster)
         self.pdbs = new_informer(PDBS)
         self.namespaces, self.volume_claims = new_informer(NAMESPACES), new_informer(VOLUME_CLAIMS)
         self.volumes, self.storage_classes = new_informer(VOLUMES), new_informer(STORAGE_CLASSES)
-        self._pods_by_node: dict[tuple[str, str], dict[Key, Object]] = {}
-        self._pending: dict[str, dict[Key, Object]] = {}
         self._requests: dict[str, tuple[Object, Resources]] = {}
-        self._by_provider_id: dict[tuple[str, str], str] = {}
         self.pods.add_event_handler(self._on_pod)
-        self.nodes.add_event_handler(self._on_node)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -71,23 +78,38 @@ class ClusterState:
     @property
     def has_synced(self) -> bool:
         """True after the first complete list of every kind. Before that, a missing object is not known to be absent."""
-        return all(shelf.has_synced for shelf in self._informers())
+        return all(informer.has_synced for informer in self._informers())
 
     def _informers(self) -> Iterable[Informer]:
         karpenter = (self.node_pools, self.node_claims, self.node_classes, self.node_overlays)
         others = (self.namespaces, self.volume_claims, self.volumes, self.storage_classes)
         return *karpenter, self.nodes, self.pods, self.daemon_sets, self.pdbs, *others
 
+    def _is_provisioned(self, cluster: str) -> bool:
+        return self._resolver.capi_cluster_of(cluster) is not None
+
+    def clusters_in(self, informer: Informer) -> list[str]:
+        """The logical clusters served here that have objects of the kind."""
+        return sorted(filter(self._is_provisioned, {key[0] for key in informer.objects}))
+
     def pods_on(self, cluster: str, node: str) -> list[Object]:
-        return list(self._pods_by_node.get((cluster, node), {}).values())
+        return self.pods.by_index(pods_by_node, (cluster, node))
 
     def pending_pods(self, cluster: str) -> list[Object]:
         """Pods that the scheduler found no node for."""
-        return list(self._pending.get(cluster, {}).values())
+        return self.pods.by_index(pending_pods_by_cluster, cluster)
 
     def node_by_provider_id(self, cluster: str, provider_id: str) -> Object | None:
-        name = self._by_provider_id.get((cluster, provider_id)) if provider_id else None
-        return self.nodes.get(cluster, name) if name is not None else None
+        return next(iter(self.nodes.by_index(nodes_by_provider_id, (cluster, provider_id))), None)
+
+    def nodes_of(self, cluster: str, claim: Object) -> list[Object]:
+        """Exactly one, unless several nodes have the same providerID."""
+        return self.nodes.by_index(nodes_by_provider_id, (cluster, provider_id(claim)))
+
+    def claim_of(self, cluster: str, node: Object | None) -> Object | None:
+        """Returns None if there is none, or if another provisioner manages it."""
+        claims = self.node_claims.by_index(claims_by_provider_id, (cluster, provider_id_of(node)))
+        return next((claim for claim in claims if is_managed_node_class(claim["spec"])), None)
 
     def requests_of(self, pod: Object) -> Resources:
         """Resource requests of a pod, computed once per version of the pod."""
@@ -98,34 +120,32 @@ class ClusterState:
         return cached[1]
 
     def _on_pod(self, key: Key, old: Object | None, new: Object | None) -> None:
-        if new is not None and is_provisionable(new):
-            self._pending.setdefault(key[0], {})[key] = new
-        elif key in self._pending.get(key[0], {}):
-            del self._pending[key[0]][key]
-            if not self._pending[key[0]]:
-                del self._pending[key[0]]
-        old_node, new_node = _node_name(old), _node_name(new)
         if new is None and old is not None:
             self._requests.pop(old["metadata"]["uid"], None)
-        if old_node and old_node != new_node:
-            on_node = self._pods_by_node.get((key[0], old_node), {})
-            on_node.pop(key, None)
-            if not on_node:
-                self._pods_by_node.pop((key[0], old_node), None)
-        if new is not None and new_node:
-            self._pods_by_node.setdefault((key[0], new_node), {})[key] = new
-
-    def _on_node(self, key: Key, old: Object | None, new: Object | None) -> None:
-        old_id, new_id = provider_id_of(old), provider_id_of(new)
-        if old_id and old_id != new_id and self._by_provider_id.get((key[0], old_id)) == key[2]:
-            del self._by_provider_id[key[0], old_id]
-        if new_id:
-            self._by_provider_id[key[0], new_id] = key[2]
 
 
 def provider_id_of(node: Object | None) -> str:
     return str(((node or {}).get("spec") or {}).get("providerID") or "")
 
 
-def _node_name(pod: Object | None) -> str:
-    return str(((pod or {}).get("spec") or {}).get("nodeName") or "")
+def pods_by_node(key: Key, pod: Object) -> tuple[tuple[str, str], ...]:
+    """Index by logical cluster and node."""
+    node = (pod.get("spec") or {}).get("nodeName")
+    return ((key[0], str(node)),) if node else ()
+
+
+def pending_pods_by_cluster(key: Key, pod: Object) -> tuple[str, ...]:
+    """Index of the pods that need a node, by logical cluster."""
+    return (key[0],) if is_provisionable(pod) else ()
+
+
+def nodes_by_provider_id(key: Key, node: Object) -> tuple[tuple[str, str], ...]:
+    """Index by logical cluster and providerID."""
+    node_id = provider_id_of(node)
+    return ((key[0], node_id),) if node_id else ()
+
+
+def claims_by_provider_id(key: Key, claim: Object) -> tuple[tuple[str, str], ...]:
+    """Index by logical cluster and providerID."""
+    claim_id = provider_id(claim)
+    return ((key[0], claim_id),) if claim_id else ()

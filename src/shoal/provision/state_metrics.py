@@ -19,6 +19,7 @@ from shoal.provision.cloudprovider.types import CloudProvider, InstanceType, Pro
 from shoal.provision.disruption.prices import node_price
 from shoal.provision.pods import is_node_owned
 from shoal.provision.state import ClusterState
+from shoal.runtime.informer_store import by_cluster
 
 Object = dict[str, Any]
 MetricSample = tuple[str, Mapping[str, str], float]
@@ -70,14 +71,14 @@ class StateMetrics:
                 seconds.observe(key[0], max(0.0, (at or created) - created))
 
     def _managed_nodes(self) -> Iterator[tuple[str, Object]]:
-        for cluster in self._state.nodes.clusters():
-            for node in self._state.nodes.list_in(cluster):
+        for cluster in self._state.clusters_in(self._state.nodes):
+            for node in self._state.nodes.by_index(by_cluster, cluster):
                 if nodepool_of(node):
                     yield cluster, node
 
     def _node_counts(self) -> Iterator[MetricSample]:
-        for cluster in self._state.nodes.clusters():
-            yield cluster, {}, float(len(self._state.nodes.list_in(cluster)))
+        for cluster in self._state.clusters_in(self._state.nodes):
+            yield cluster, {}, float(len(self._state.nodes.by_index(by_cluster, cluster)))
 
     def _node_resources(self, read: Callable[[str, Object], Resources]) -> Iterator[MetricSample]:
         for cluster, node in self._managed_nodes():
@@ -101,20 +102,20 @@ class StateMetrics:
             yield cluster, labels, now - (parse_time(node["metadata"].get("creationTimestamp")) or now)
 
     def _pool_resources(self, part: str, field: str) -> Iterator[MetricSample]:
-        for cluster in self._state.node_pools.clusters():
-            for pool in self._state.node_pools.list_in(cluster):
+        for cluster in self._state.clusters_in(self._state.node_pools):
+            for pool in self._state.node_pools.by_index(by_cluster, cluster):
                 resources = parse_amounts((pool.get(part) or {}).get(field))
                 yield from _resource_samples(cluster, {"nodepool": pool["metadata"]["name"]}, resources)
 
     def _pool_costs(self) -> Iterator[MetricSample]:
-        for cluster in self._state.node_pools.clusters():
-            for pool in self._state.node_pools.list_in(cluster):
+        for cluster in self._state.clusters_in(self._state.node_pools):
+            for pool in self._state.node_pools.by_index(by_cluster, cluster):
                 cost = sum(price for _, price in self._claim_prices(cluster, pool))
                 yield cluster, {"nodepool": pool["metadata"]["name"]}, cost
 
     def _node_costs(self) -> Iterator[MetricSample]:
-        for cluster in self._state.node_pools.clusters():
-            for pool in self._state.node_pools.list_in(cluster):
+        for cluster in self._state.clusters_in(self._state.node_pools):
+            for pool in self._state.node_pools.by_index(by_cluster, cluster):
                 for claim, price in self._claim_prices(cluster, pool):
                     if node := (claim.get("status") or {}).get("nodeName"):
                         yield cluster, {"node_name": node, "nodepool": pool["metadata"]["name"]}, price
@@ -122,20 +123,25 @@ class StateMetrics:
     def _claim_prices(self, cluster: str, pool: Object) -> Iterator[tuple[Object, float]]:
         """NodeClaims of a pool with their hourly price."""
         name, types = pool["metadata"]["name"], self._instance_types(cluster, pool)
-        for claim in self._state.node_claims.list_in(cluster):
+        for claim in self._state.node_claims.by_index(by_cluster, cluster):
             if nodepool_of(claim) == name and condition_is(claim, LAUNCHED):
                 labels = claim["metadata"].get("labels") or {}
                 yield claim, node_price(types.get(labels.get(INSTANCE_TYPE, "")), labels)
 
     def _instance_types(self, cluster: str, pool: Object) -> dict[str, InstanceType]:
-        node_class = self._state.node_classes.get(cluster, node_class_ref(nodepool_template_spec(pool)).get("name", ""))
+        node_class = self._state.node_classes.get(
+            (cluster, "", node_class_ref(nodepool_template_spec(pool)).get("name", ""))
+        )
         if node_class is None:
             return {}
         try:
             types = self._provider.instance_types(cluster, node_class)
         except ProviderError:
             return {}  # prices are not known yet
-        return {each.name: each for each in apply_overlays(types, self._state.node_overlays.list_in(cluster), pool)}
+        return {
+            each.name: each
+            for each in apply_overlays(types, self._state.node_overlays.by_index(by_cluster, cluster), pool)
+        }
 
     def _utilization(self) -> Iterator[MetricSample]:
         allocatable_by_cluster: dict[str, Resources] = {}

@@ -13,6 +13,7 @@ from shoal.provision.cloudprovider.decorator import CloudProviderDecorator
 from shoal.provision.cloudprovider.nodeoverlays import apply_overlays, apply_overlays_to_instance
 from shoal.provision.cloudprovider.types import CloudProvider, Instance, InstanceType
 from shoal.provision.state import ClusterState
+from shoal.runtime.informer_store import by_cluster
 
 Object = dict[str, Any]
 
@@ -25,14 +26,16 @@ class OverlayResolver:
 
     def instance_types(self, cluster: str, types: Sequence[InstanceType], claim: Object) -> list[InstanceType]:
         """Returns the types as the NodeClaim's pool may buy them. A NodeClaim without a pool gets them unchanged."""
-        pool = self._state.node_pools.get(cluster, nodepool_of(claim))
+        pool = self._state.node_pools.get((cluster, "", nodepool_of(claim)))
         return (
-            apply_overlays(types, self._state.node_overlays.list_in(cluster), pool) if pool is not None else list(types)
+            apply_overlays(types, self._state.node_overlays.by_index(by_cluster, cluster), pool)
+            if pool is not None
+            else list(types)
         )
 
     def instance(self, cluster: str, instance: Instance, claim: Object) -> Instance:
-        overlays = self._state.node_overlays.list_in(cluster)
-        pool = self._state.node_pools.get(cluster, nodepool_of(claim)) if overlays else None
+        overlays = self._state.node_overlays.by_index(by_cluster, cluster)
+        pool = self._state.node_pools.get((cluster, "", nodepool_of(claim))) if overlays else None
         return apply_overlays_to_instance(instance, overlays, pool) if pool is not None else instance
 
 

@@ -35,7 +35,6 @@ from shoal.provision.clusterapi.decide import (
 from shoal.provision.clusterapi.machine_state import (
     MACHINE_DEPLOYMENTS,
     MACHINES,
-    MANAGEMENT_CLUSTER,
     capi_cluster_of,
     deployment_name,
 )
@@ -44,6 +43,7 @@ from shoal.provision.clusterapi.provider import ClusterAPIProvider
 from shoal.provision.management import ManagementResolver
 from shoal.provision.state import NODE_CLAIMS, ClusterState
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.informer_store import by_cluster
 
 Object = dict[str, Any]
 T = TypeVar("T")
@@ -131,7 +131,7 @@ class MachineAssigner:
             return None
         claims = [
             each
-            for each in self._state.node_claims.list_in(cluster)
+            for each in self._state.node_claims.by_index(by_cluster, cluster)
             if annotation_of(each, MACHINE_DEPLOYMENT_ANNOTATION) == key
         ]
         machines = self._machine_state.machines_of(key)
@@ -164,7 +164,9 @@ class MachineAssigner:
         marked: list[Object] = []
         unclaimed_machines: list[tuple[str, Object]] = []
         for cluster, machines in machines_by_cluster.items():
-            delete, unclaimed = unowned_claimed_machines(machines, self._state.node_claims.list_in(cluster))
+            delete, unclaimed = unowned_claimed_machines(
+                machines, self._state.node_claims.by_index(by_cluster, cluster)
+            )
             marked += delete
             unclaimed_machines += [(cluster, each) for each in unclaimed]
         await _run_parallel(self._delete_machine, marked)
@@ -193,7 +195,7 @@ class MachineAssigner:
         scaled = await management.request(
             "PATCH", url_path, body=cast(Any, steps), content_type="application/json-patch+json"
         )
-        self._machine_state.deployments.observe_write(MANAGEMENT_CLUSTER, scaled)
+        self._machine_state.deployments.observe_write(scaled)
 
     async def _bind(self, cluster: str, machine: Object, claim: Object) -> None:
         name, uid = claim["metadata"]["name"], claim["metadata"]["uid"]
@@ -208,7 +210,7 @@ class MachineAssigner:
         patch = {"metadata": {"uid": uid, "annotations": {MACHINE_ANNOTATION: full_name(machine)}}}
         try:
             self._state.node_claims.observe_write(
-                cluster, await self._resolver.client(cluster).merge_patch(NODE_CLAIMS, name, patch)
+                await self._resolver.client(cluster).merge_patch(NODE_CLAIMS, name, patch), cluster
             )
         except NotFound:
             return  # the NodeClaim was deleted meanwhile: the next reconcile finds the orphaned Machine
@@ -232,7 +234,7 @@ class MachineAssigner:
                 ):
                     break
             else:
-                self._machine_state.observe_write(written)
+                self._machine_state.machines.observe_write(written)
                 return
         raise RequeueError(f"Machine {full_name(machine)} has changed")
 

@@ -1,6 +1,6 @@
 """Informers and indexes of the management side: Machines, MachineDeployments, templates and prices.
 
-Machines are indexed by their own labels and annotations. Responses of writes are added at once.
+Machines are indexed by their own labels and annotations.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from shoal.kinds.karpenter.karpenter import NODE_CLAIM_UID_ANNOTATION, annotatio
 from shoal.provision.clusterapi.decide import is_claimed_by
 from shoal.provision.clusterapi.nodegroups import (
     NodeGroup,
+    full_name,
     group_of_deployment,
     group_of_entry,
     infrastructure_reference,
@@ -27,8 +28,8 @@ from shoal.provision.clusterapi.nodegroups import (
 )
 from shoal.provision.clusterapi.optional_informers import NamespaceHandler, OptionalInformer, TemplateInformers
 from shoal.provision.clusterapi.price_list import CONFIG_MAP_NAME, PriceList, parse_price_list
-from shoal.provision.informer import Informer
 from shoal.provision.management import CAPIClusterRef, ManagementResolver
+from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
 log = logging.getLogger("shoal.provision")
@@ -45,20 +46,20 @@ class MachineState:
     def __init__(self, resolver: ManagementResolver, clock: Clock, on_change: NamespaceHandler) -> None:
         """`on_change` is called with a namespace whose templates or prices changed."""
         management_client, self._resolver = resolver.management_client, resolver
-        self.machines = Informer(management_client, MACHINES, clock)
-        self.deployments = Informer(management_client, MACHINE_DEPLOYMENTS, clock, labels=capi.KARPENTER_MEMBER)
-        self.machine_sets = Informer(management_client, MACHINE_SETS, clock, labels=capi.DEPLOYMENT_NAME)
+        self.machines = Informer(
+            management_client, MACHINES, clock, indexers=(by_deployment, by_claim_uid, claimed_by_capi_cluster)
+        )
+        self.deployments = Informer(
+            management_client, MACHINE_DEPLOYMENTS, clock, labels=capi.KARPENTER_MEMBER, indexers=(by_capi_cluster,)
+        )
+        self.machine_sets = Informer(
+            management_client, MACHINE_SETS, clock, labels=capi.DEPLOYMENT_NAME, indexers=(by_deployment,)
+        )
         self.templates = TemplateInformers(management_client, clock, on_change)
         self._prices = OptionalInformer(
             management_client, CONFIG_MAPS, clock, on_change, fields=f"metadata.name={CONFIG_MAP_NAME}"
         )
         self._price_lists: dict[str, tuple[Object, PriceList]] = {}
-        self._index_keys: dict[tuple[str, str], tuple[str, str]] = {}
-        """By namespace and name of a Machine: its MachineDeployment and the uid of its NodeClaim in the indexes."""
-        self._by_deployment: dict[str, set[tuple[str, str]]] = {}
-        self._by_claim: dict[str, tuple[str, str]] = {}
-        """By NodeClaim uid: the Machine that names it."""
-        self.machines.add_event_handler(self._on_machine)
         self.deployments.add_event_handler(self._on_deployment)
         self.sources = [
             self.machines.run,
@@ -77,52 +78,33 @@ class MachineState:
         """Trusts the Machine's annotation: a workload cluster writes its NodeClaims and could name a Machine of another
         cluster.
         """
-        key = self._by_claim.get(claim["metadata"]["uid"])
-        machine = self.machines.get(MANAGEMENT_CLUSTER, key[1], key[0]) if key is not None else None
-        return machine if machine is not None and self.belongs_to(machine, cluster, claim) else None
+        machines = self.machines.by_index(by_claim_uid, claim["metadata"]["uid"])
+        return next((machine for machine in machines if self.belongs_to(machine, cluster, claim)), None)
 
     def belongs_to(self, machine: Object, cluster: str, claim: Object) -> bool:
         return capi_cluster_of(machine) == self._resolver.capi_cluster_of(cluster) and is_claimed_by(machine, claim)
 
     def claimed_machines(self, capi_cluster: CAPIClusterRef) -> list[Object]:
         """Machines of a Cluster that NodeClaims have or had."""
-        keys = self._by_claim.values()
-        machines = (
-            self.machines.get(MANAGEMENT_CLUSTER, name, namespace)
-            for namespace, name in keys
-            if namespace == capi_cluster.namespace
-        )
-        return [machine for machine in machines if machine is not None and capi_cluster_of(machine) == capi_cluster]
+        return self.machines.by_index(claimed_by_capi_cluster, capi_cluster)
 
     def machines_of(self, deployment: str) -> list[Object]:
         """Machines of a MachineDeployment, given as namespace/name; with an empty name, those of the namespace without
         one.
         """
-        keys = self._by_deployment.get(deployment, ())
-        machines = (self.machines.get(MANAGEMENT_CLUSTER, name, namespace) for namespace, name in sorted(keys))
-        return [machine for machine in machines if machine is not None]
+        return self.machines.by_index(by_deployment, deployment)
 
     def deployment(self, name: str) -> Object | None:
         """Member MachineDeployment by namespace/name."""
         namespace, _, short_name = name.partition("/")
-        return self.deployments.get(MANAGEMENT_CLUSTER, short_name, namespace)
+        return self.deployments.get((MANAGEMENT_CLUSTER, namespace, short_name))
 
     def machine_sets_of(self, deployment: Object) -> list[Object]:
-        metadata = deployment["metadata"]
-        here = (
-            each
-            for each in self.machine_sets.list_in(MANAGEMENT_CLUSTER)
-            if each["metadata"]["namespace"] == metadata["namespace"]
-        )
-        return [each for each in here if capi.labels_of(each).get(capi.DEPLOYMENT_NAME) == metadata["name"]]
+        return self.machine_sets.by_index(by_deployment, full_name(deployment))
 
     def member_deployments(self, capi_cluster: CAPIClusterRef) -> list[Object]:
         """Member MachineDeployments of a Cluster."""
-        return [
-            each
-            for each in self.deployments.list_in(MANAGEMENT_CLUSTER)
-            if capi_cluster_of(each) == capi_cluster and is_member(each)
-        ]
+        return [each for each in self.deployments.by_index(by_capi_cluster, capi_cluster) if is_member(each)]
 
     def node_groups(self, capi_cluster: CAPIClusterRef | None, node_class: Object) -> list[NodeGroup]:
         """Node groups that the node class can buy from."""
@@ -173,37 +155,33 @@ class MachineState:
         if new is not None:
             self.templates.get(key[1], infrastructure_reference(new))  # starts the informer of the template
 
-    def observe_write(self, machine: Object) -> None:
-        """Adds the response of a Machine write."""
-        self.machines.observe_write(MANAGEMENT_CLUSTER, machine)
-        self._index((machine["metadata"]["namespace"], machine["metadata"]["name"]))
-
-    def _on_machine(self, key: Key, old: Object | None, new: Object | None) -> None:
-        self._index((key[1], key[2]))
-
-    def _index(self, key: tuple[str, str]) -> None:
-        """Indexes the cached version: an event may be older than an observed write."""
-        deployment, owner = self._index_keys.pop(key, ("", ""))
-        self._by_deployment.get(deployment, set()).discard(key)
-        if self._by_claim.get(owner) == key:
-            del self._by_claim[owner]
-        machine = self.machines.get(MANAGEMENT_CLUSTER, key[1], key[0])
-        if machine is None:
-            return
-        deployment, owner = self._index_keys[key] = (
-            deployment_name(machine),
-            annotation_of(machine, NODE_CLAIM_UID_ANNOTATION),
-        )
-        self._by_deployment.setdefault(deployment, set()).add(key)
-        if owner:
-            self._by_claim[owner] = key
-
 
 def deployment_name(machine: Object) -> str:
-    """namespace/name of the Machine's MachineDeployment."""
+    """namespace/name of the MachineDeployment of a Machine or MachineSet."""
     return f"{machine['metadata']['namespace']}/{capi.labels_of(machine).get(capi.DEPLOYMENT_NAME, '')}"
 
 
 def capi_cluster_of(obj: Object) -> CAPIClusterRef:
     """Cluster API Cluster of a Machine or MachineDeployment."""
     return CAPIClusterRef(obj["metadata"]["namespace"], capi.cluster_name(obj))
+
+
+def by_deployment(key: Key, obj: Object) -> tuple[str]:
+    """Index of Machines and MachineSets by MachineDeployment."""
+    return (deployment_name(obj),)
+
+
+def by_claim_uid(key: Key, machine: Object) -> tuple[str, ...]:
+    """Index by the uid of the NodeClaim that the Machine names."""
+    uid = annotation_of(machine, NODE_CLAIM_UID_ANNOTATION)
+    return (uid,) if uid else ()
+
+
+def by_capi_cluster(key: Key, obj: Object) -> tuple[CAPIClusterRef]:
+    """Index by Cluster API Cluster."""
+    return (capi_cluster_of(obj),)
+
+
+def claimed_by_capi_cluster(key: Key, machine: Object) -> tuple[CAPIClusterRef, ...]:
+    """Index of the Machines that name a NodeClaim, by Cluster API Cluster."""
+    return (capi_cluster_of(machine),) if annotation_of(machine, NODE_CLAIM_UID_ANNOTATION) else ()

@@ -9,11 +9,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
 from shoal.objects.errors import NotFound, StatusError
+from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
 GroupKind = tuple[str, str]
@@ -25,33 +26,26 @@ SYNC_TIMEOUT_SECONDS = 10.0
 
 class OptionalInformer:
     def __init__(
-        self, client: Client, kind: GroupVersionResource, clock: Clock, on_change: NamespaceHandler, *, fields: str = ""
+        self, client: Client, gvr: GroupVersionResource, clock: Clock, on_change: NamespaceHandler, *, fields: str = ""
     ) -> None:
-        self.kind, self._clock, self._on_change = kind, clock, on_change
+        self._clock, self._on_change = clock, on_change
         self.is_settled = False
         """True after the first list or the timeout: there is nothing to wait for."""
-        self._reflector = Reflector(
-            client,
-            kind,
-            clock,
-            self._on_event,
-            fields=fields,
-            poll_until_served=SYNC_TIMEOUT_SECONDS,
-            on_sync=self._on_sync,
-            shared=True,
-        )
+        self._informer = Informer(client, gvr, clock, fields=fields, poll_until_served=SYNC_TIMEOUT_SECONDS)
+        self._informer.add_event_handler(self._on_event)
+        self._informer.on_sync(self._on_sync)
 
     @property
     def has_synced(self) -> bool:
         """True if an object missing here does not exist."""
-        return self._reflector.has_synced
+        return self._informer.has_synced
 
     def get(self, namespace: str, name: str) -> Object | None:
-        return self._reflector.objects.get(("", namespace, name))
+        return self._informer.get(("", namespace, name))
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._reflector.run())
+            group.create_task(self._informer.run())
             group.create_task(self._settle_after_timeout())
 
     async def _settle_after_timeout(self) -> None:
@@ -63,7 +57,7 @@ class OptionalInformer:
             self.is_settled = True
             self._on_change("")
 
-    def _on_event(self, key: Key, obj: Object | None) -> None:
+    def _on_event(self, key: Key, old: Object | None, new: Object | None) -> None:
         if self.is_settled:
             self._on_change(key[1])
 
@@ -101,7 +95,11 @@ class TemplateInformers:
         return self._informers.get(key)
 
     async def run(self) -> None:
+        """Runs until it is cancelled. May be called again: every requested kind is then watched again."""
+        self._requested = asyncio.Queue()
         async with asyncio.TaskGroup() as group:
+            for key in self._informers:
+                group.create_task(self._run_informer(key))
             while True:
                 group.create_task(self._run_informer(await self._requested.get()))
 

@@ -66,6 +66,7 @@ from shoal.provision.clusterapi.standalone_machine import TEMPLATE_HASH
 from shoal.provision.clusterapi.standalone_machine_client import StandaloneMachineClient
 from shoal.provision.management import CAPIClusterRef, ManagementResolver
 from shoal.provision.state import NODE_CLAIMS, ClusterState
+from shoal.runtime.informer_store import by_cluster
 
 __all__ = ["MACHINES", "MACHINE_DEPLOYMENTS", "ClusterAPIProvider"]
 
@@ -185,7 +186,7 @@ class ClusterAPIProvider:
             machine_annotations = {**SKIP_DRAIN_ANNOTATIONS, capi.DELETE_MACHINE: rfc3339(self._clock.now())}
             patch = {"metadata": {"uid": metadata["uid"], "annotations": machine_annotations}}
             marked = await management.merge_patch(MACHINES, metadata["name"], patch, metadata["namespace"])
-            self.machine_state.observe_write(marked)
+            self.machine_state.machines.observe_write(marked)
         if self.machine_state.deployment(deployment_name(machine)) is None:
             await management.delete(MACHINES, metadata["name"], metadata["namespace"], uid=metadata["uid"])
 
@@ -250,7 +251,7 @@ class ClusterAPIProvider:
             return None
         if not self.machine_state.belongs_to(machine, cluster, claim):
             return None
-        self.machine_state.observe_write(
+        self.machine_state.machines.observe_write(
             machine
         )  # `get` must know it too: a launched NodeClaim without an instance is deleted
         return machine
@@ -284,7 +285,7 @@ class ClusterAPIProvider:
             },
         }
         written = await self._resolver.client(cluster).merge_patch(NODE_CLAIMS, name, {"metadata": metadata})
-        return self._state.node_claims.observe_write(cluster, written)
+        return self._state.node_claims.observe_write(written, cluster)
 
     def _cheapest_offering(self, cluster: str, claim: Object) -> tuple[InstanceType, Offering] | None:
         node_class = self._node_class(cluster, claim)
@@ -331,12 +332,12 @@ class ClusterAPIProvider:
         )
 
     def _node_class(self, cluster: str, claim: Object) -> Object | None:
-        node_class = self._state.node_classes.get(cluster, node_class_ref(claim["spec"]).get("name", ""))
+        node_class = self._state.node_classes.get((cluster, "", node_class_ref(claim["spec"]).get("name", "")))
         return None if node_class is None or is_deleting(node_class) else node_class
 
     def _active_claims(self, cluster: str) -> Iterable[Object]:
         """NodeClaims that have or need a Machine."""
-        claims = self._state.node_claims.list_in(cluster)
+        claims = self._state.node_claims.by_index(by_cluster, cluster)
         return (claim for claim in claims if needs_machine(claim, self.machine_state.machine_of(cluster, claim)))
 
     def _claims_by_group(self, cluster: str, groups: NodeGroups) -> Counter[str]:
@@ -354,14 +355,14 @@ class ClusterAPIProvider:
         return counts
 
     def _on_price_change(self, namespace: str) -> None:
-        for cluster in self._state.node_classes.clusters():
+        for cluster in self._state.clusters_in(self._state.node_classes):
             capi_cluster: CAPIClusterRef | None = self._resolver.capi_cluster_of(cluster)
             if capi_cluster is not None and namespace in ("", capi_cluster.namespace):
                 self.notify(cluster)
 
     def _instance(self, cluster: str, machine: Object) -> Instance:
         """Builds the Instance from what is known; a malformed Machine yields little."""
-        claim = self._state.node_claims.get(cluster, annotation_of(machine, NODE_CLAIM_ANNOTATION))
+        claim = self._state.node_claims.get((cluster, "", annotation_of(machine, NODE_CLAIM_ANNOTATION)))
         deployment = self.machine_state.deployment(deployment_name(machine))
         group = self.machine_state.group_of(deployment) if deployment is not None else None
         if group is None and claim is not None:

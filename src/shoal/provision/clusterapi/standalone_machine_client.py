@@ -56,7 +56,7 @@ class StandaloneMachineClient:
         written = await self._resolver.client(cluster).merge_patch(
             NODE_CLAIMS, claim["metadata"]["name"], {"metadata": metadata}
         )
-        return self._state.node_claims.observe_write(cluster, written)
+        return self._state.node_claims.observe_write(written, cluster)
 
     async def find(self, cluster: str, claim: Object) -> Object | None:
         """Returns the Machine that would have been created; None only if the server confirms that it does not exist."""
@@ -75,7 +75,7 @@ class StandaloneMachineClient:
         """Current template hash; None if the templates were deleted. Raises LaunchPending while the templates are
         unknown.
         """
-        node_class = self._state.node_classes.get(cluster, node_class_ref(claim["spec"]).get("name", ""))
+        node_class = self._state.node_classes.get((cluster, "", node_class_ref(claim["spec"]).get("name", "")))
         entry = template_by_offering(node_class, offering) if node_class is not None else None
         references = [entry["infrastructureRef"], bootstrap_reference(entry)] if entry is not None else []
         unknown = any(each is not None and not self._machine_state.templates.has_synced(each) for each in references)
@@ -95,7 +95,7 @@ class StandaloneMachineClient:
     def _templates(self, cluster: str, claim: Object, offering: str) -> tuple[Object, Object, Object | None]:
         """Returns the machine template of the node class, the infrastructure template and the bootstrap template."""
         capi_cluster = self._capi_cluster(cluster)
-        node_class = self._state.node_classes.get(cluster, node_class_ref(claim["spec"]).get("name", ""))
+        node_class = self._state.node_classes.get((cluster, "", node_class_ref(claim["spec"]).get("name", "")))
         entry = template_by_offering(node_class, offering) if node_class is not None else None
         if entry is None:
             raise InsufficientCapacity(f"machine template {offering} no longer exists")
@@ -114,13 +114,13 @@ class StandaloneMachineClient:
 
     async def _create_machine(self, desired: Object, claim: Object) -> Object:
         metadata, management = desired["metadata"], self._resolver.management_client
-        machine = self._machine_state.machines.get(MANAGEMENT_CLUSTER, metadata["name"], metadata["namespace"])
+        machine = self._machine_state.machines.get((MANAGEMENT_CLUSTER, metadata["namespace"], metadata["name"]))
         if machine is None:
             try:
                 machine = await management.create(MACHINES, desired, metadata["namespace"])
             except AlreadyExists:
                 machine = await management.get(MACHINES, metadata["name"], metadata["namespace"])
-            self._machine_state.observe_write(machine)
+            self._machine_state.machines.observe_write(machine)
         if not is_claimed_by(machine, claim):
             raise CreateError("MachineNameTaken", f"Machine {full_name(machine)} belongs to another NodeClaim")
         if is_deleting(machine):

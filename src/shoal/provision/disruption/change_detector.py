@@ -1,7 +1,4 @@
-"""Detects changes that may allow a disruption. Frequent status updates of nodes and pods are ignored.
-
-Fingerprints are kept here, because own writes observed by the shared informers would hide changes.
-"""
+"""Detects changes that may allow a disruption. Frequent status updates of nodes and pods are ignored."""
 
 from __future__ import annotations
 
@@ -19,8 +16,9 @@ from shoal.kinds.karpenter.karpenter import (
 )
 from shoal.objects.conditions import condition_is
 from shoal.provision.cloudprovider.types import CloudProvider
-from shoal.provision.informer import EventHandler, Informer
 from shoal.provision.state import ClusterState
+from shoal.runtime.informer import EventHandler, Informer
+from shoal.runtime.informer_store import by_cluster
 
 Object = dict[str, Any]
 Fingerprint = tuple[object, ...]
@@ -46,22 +44,14 @@ class ChangeDetector:
         self._handlers.append(handler)
 
     def _new_handler(self, fingerprint_of: Callable[[Object], Fingerprint]) -> EventHandler:
-        fingerprints: dict[Key, Fingerprint] = {}
-
         def on_event(key: Key, old: Object | None, new: Object | None) -> None:
-            if new is None:
-                fingerprints.pop(key, None)
-                self._notify(key[0])
-                return
-            fingerprint = fingerprint_of(new)
-            if fingerprints.get(key) != fingerprint:
-                fingerprints[key] = fingerprint
+            if old is None or new is None or fingerprint_of(old) != fingerprint_of(new):
                 self._notify(key[0])
 
         return on_event
 
     def _notify(self, cluster: str) -> None:
-        if self._state.node_pools.list_in(cluster):
+        if self._state.node_pools.by_index(by_cluster, cluster):
             for handler in self._handlers:
                 handler(cluster)
 

@@ -34,6 +34,7 @@ from shoal.provision.disruption.snapshot import SnapshotBuilder
 from shoal.provision.solver.process import SolverFailed, SolverProcess
 from shoal.provision.state import ClusterState
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.informer_store import by_cluster
 
 log = logging.getLogger("shoal.provision")
 
@@ -118,7 +119,7 @@ class DisruptionReconciler:
             raise RequeueError("informers have not synced yet")
         now = self._clock.monotonic()
         progress = self._progress.setdefault(cluster, _ClusterProgress(now, now))
-        if not self._state.node_pools.list_in(cluster) and not progress.in_flight:
+        if not self._state.node_pools.by_index(by_cluster, cluster) and not progress.in_flight:
             self._progress.pop(cluster, None)
             return None
         async with progress.lock:
@@ -158,7 +159,7 @@ class DisruptionReconciler:
         if not self._state.has_synced:
             raise RequeueError("informers have not synced yet")
         progress, now = self._progress.get(cluster), self._clock.monotonic()
-        if progress is None or not self._state.node_pools.list_in(cluster):
+        if progress is None or not self._state.node_pools.by_index(by_cluster, cluster):
             return None
         if progress.pending is not None:
             if now < progress.validate_at - 0.001:
@@ -231,7 +232,7 @@ class DisruptionReconciler:
         return progress.savings.check_failed(cluster_cost(snapshot), reschedulable_pods(snapshot))
 
     def _claim_names(self, cluster: str) -> list[str]:
-        return [claim["metadata"]["name"] for claim in self._state.node_claims.list_in(cluster)]
+        return [claim["metadata"]["name"] for claim in self._state.node_claims.by_index(by_cluster, cluster)]
 
     async def _validate_pending(self, cluster: str, progress: _ClusterProgress, command: Command) -> float | None:
         progress.pending = None

@@ -31,12 +31,11 @@ from shoal.provision.disruption.drift import (
 from shoal.provision.disruption.evictability import is_active
 from shoal.provision.management import ManagementResolver
 from shoal.provision.pods import is_node_owned
-from shoal.provision.state import NODE_CLAIMS, ClusterState, provider_id_of
+from shoal.provision.state import NODE_CLAIMS, ClusterState, ObjectKey, claims_by_provider_id, provider_id_of
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.informer_store import by_cluster
 
 Object = dict[str, Any]
-ObjectKey = tuple[str, str]
-"""Logical cluster and name."""
 
 DRIFT_RESYNC_SECONDS = 300.0
 """Resync interval of drift without an event."""
@@ -52,10 +51,6 @@ class NodeClaimConditionReconciler:
         self.controller: Controller[ObjectKey] = Controller("disruption-marks", clock, self.reconcile)
         self._pod_events: dict[ObjectKey, float] = {}
         """Time of the last pod binding or removal, by cluster and node."""
-        self._claim_by_provider_id: dict[ObjectKey, str] = {}
-        """By cluster and provider id."""
-        self._fingerprints: dict[ObjectKey, tuple[object, ...]] = {}
-        """Fingerprint of each NodeClaim. Own writes observed by the informer would hide changes."""
         state.node_claims.add_event_handler(self._on_claim)
         state.pods.add_event_handler(self._on_pod)
         state.nodes.add_event_handler(self._on_node)
@@ -69,23 +64,17 @@ class NodeClaimConditionReconciler:
         return max(observed, pod_event_time(claim))
 
     def instance_types(self, cluster: str, pool: Object) -> list[InstanceType]:
-        node_class = self._state.node_classes.get(cluster, node_class_ref(nodepool_template_spec(pool)).get("name", ""))
+        node_class = self._state.node_classes.get(
+            (cluster, "", node_class_ref(nodepool_template_spec(pool)).get("name", ""))
+        )
         try:
             return self._provider.instance_types(cluster, node_class) if node_class is not None else []
         except UnevaluatedNodePool:
             return []
 
     def _on_claim(self, key: Key, old: Object | None, new: Object | None) -> None:
-        object_key = (key[0], key[2])
-        if new is None:
-            self._claim_by_provider_id.pop((key[0], provider_id(old or {})), None)
-            self._fingerprints.pop(object_key, None)
-            return
-        if provider_id(new):
-            self._claim_by_provider_id[key[0], provider_id(new)] = key[2]
-        if self._fingerprints.get(object_key) != _fingerprint(new):
-            self._fingerprints[object_key] = _fingerprint(new)
-            self.controller.queue.add(object_key)
+        if new is not None and (old is None or _fingerprint(old) != _fingerprint(new)):
+            self.controller.queue.add((key[0], key[2]))
 
     def _on_pod(self, key: Key, old: Object | None, new: Object | None) -> None:
         old_node, new_node = _occupied_node(old), _occupied_node(new)
@@ -94,9 +83,8 @@ class NodeClaimConditionReconciler:
             bound = parse_time((get_condition(new or {}, "PodScheduled") or {}).get("lastTransitionTime"))
             when = self._clock.now() if self._state.pods.has_synced else bound or 0.0
             self._pod_events[key[0], name] = max(when, self._pod_events.get((key[0], name), 0.0))
-            claim = self._claim_by_provider_id.get((key[0], provider_id_of(self._state.nodes.get(key[0], name))))
-            if claim is not None:
-                self.controller.queue.add((key[0], claim))
+            node_id = provider_id_of(self._state.nodes.get((key[0], "", name)))
+            self._enqueue(key[0], self._state.node_claims.by_index(claims_by_provider_id, (key[0], node_id)))
 
     def _on_node(self, key: Key, old: Object | None, new: Object | None) -> None:
         if new is None:
@@ -105,14 +93,19 @@ class NodeClaimConditionReconciler:
     def _on_pool(self, key: Key, old: Object | None, new: Object | None) -> None:
         if new is not None and (old is None or old.get("spec") != new.get("spec")):
             self._enqueue(
-                key[0], (claim for claim in self._state.node_claims.list_in(key[0]) if nodepool_of(claim) == key[2])
+                key[0],
+                (
+                    claim
+                    for claim in self._state.node_claims.by_index(by_cluster, key[0])
+                    if nodepool_of(claim) == key[2]
+                ),
             )
 
     def _on_provider_change(self, cluster: str, claim: str) -> None:
         if claim:
             self.controller.queue.add((cluster, claim))
         else:
-            self._enqueue(cluster, self._state.node_claims.list_in(cluster))
+            self._enqueue(cluster, self._state.node_claims.by_index(by_cluster, cluster))
 
     def _enqueue(self, cluster: str, claims: Iterable[Object]) -> None:
         for claim in claims:
@@ -122,8 +115,8 @@ class NodeClaimConditionReconciler:
         if not (self._state.has_synced and self._provider.has_synced):
             raise RequeueError("informers have not synced yet")
         cluster, now = key[0], self._clock.now()
-        claim = self._state.node_claims.get(*key)
-        pool = self._state.node_pools.get(cluster, nodepool_of(claim)) if claim is not None else None
+        claim = self._state.node_claims.get((key[0], "", key[1]))
+        pool = self._state.node_pools.get((cluster, "", nodepool_of(claim))) if claim is not None else None
         if claim is None or pool is None or is_deleting(claim) or not condition_is(claim, LAUNCHED):
             return None
         last_pod_event = self.last_pod_event(cluster, claim)
@@ -137,7 +130,7 @@ class NodeClaimConditionReconciler:
         if new is not claim:
             try:
                 self._state.node_claims.observe_write(
-                    cluster, await self._resolver.client(cluster).update(NODE_CLAIMS, new, "status")
+                    await self._resolver.client(cluster).update(NODE_CLAIMS, new, "status"), cluster
                 )
             except NotFound:
                 return None

@@ -25,6 +25,7 @@ from shoal.provision.provisioning.nodeclaim import new_node_claim
 from shoal.provision.simulation.model import NewNodeClaim
 from shoal.provision.state import NODE_CLAIMS, NODES, PODS, ClusterState
 from shoal.runtime.event_recorder import NORMAL, WARNING, EventRecorder
+from shoal.runtime.informer_store import by_cluster
 
 Object = dict[str, Any]
 
@@ -107,7 +108,7 @@ class CommandExecutor:
                 # From now on the provisioner plans for these pods too: it must not buy a second replacement.
                 self._nominate(in_flight.cluster, in_flight.placements_of(each))
             in_flight.deleting = True
-        here = (self._state.node_claims.get(in_flight.cluster, name) for name in in_flight.candidate_claims())
+        here = (self._state.node_claims.get((in_flight.cluster, "", name)) for name in in_flight.candidate_claims())
         return all(claim is None for claim in here)
 
     async def roll_back(self, in_flight: InFlightCommand, error: str) -> None:
@@ -121,7 +122,7 @@ class CommandExecutor:
     async def clean_stale_marks(self, cluster: str, disrupting: Iterable[str]) -> None:
         """Removes marks without a command. `disrupting`: NodeClaims of commands in flight."""
         disrupting_names = set(disrupting)
-        for claim in self._state.node_claims.list_in(cluster):
+        for claim in self._state.node_claims.by_index(by_cluster, cluster):
             if claim["metadata"]["name"] in disrupting_names or is_deleting(claim):
                 continue
             node = self._state.node_by_provider_id(cluster, (claim.get("status") or {}).get("providerID") or "")
@@ -132,7 +133,7 @@ class CommandExecutor:
     def _check_replacements(self, in_flight: InFlightCommand) -> None:
         cluster, reason = in_flight.cluster, in_flight.command.reason
         for name in sorted(in_flight.uninitialized):
-            claim = self._state.node_claims.get(cluster, name)
+            claim = self._state.node_claims.get((cluster, "", name))
             if claim is None or is_deleting(claim):
                 raise CommandFailed(f"replacement {name} was deleted")
             if condition_is(claim, INITIALIZED):
@@ -158,7 +159,7 @@ class CommandExecutor:
                 ):
                     await self._update_taints(cluster, candidate.name, _without_disrupted_taint)
                     return False
-            claim = self._state.node_claims.get(cluster, candidate.claim)
+            claim = self._state.node_claims.get((cluster, "", candidate.claim))
             if claim is None or is_deleting(claim) or node is None:
                 return False
             now = rfc3339(self._clock.now())
@@ -170,7 +171,7 @@ class CommandExecutor:
         return True
 
     async def _create_replacement(self, cluster: str, command: Command, new_claim: NewNodeClaim) -> None:
-        pool = self._state.node_pools.get(cluster, new_claim.pool)
+        pool = self._state.node_pools.get((cluster, "", new_claim.pool))
         if pool is None:
             raise CommandFailed(f"NodePool {new_claim.pool} was deleted")
         client = self._resolver.client(cluster)
@@ -179,10 +180,8 @@ class CommandExecutor:
         except AlreadyExists:
             created = await client.get(NODE_CLAIMS, new_claim.name)  # created by an earlier, interrupted attempt
             if is_deleting(created):
-                raise CommandFailed(
-                    f"replacement {new_claim.name} of an earlier attempt is still being deleted"
-                ) from None
-        self._state.node_claims.observe_write(cluster, created)
+                raise CommandFailed(f"replacement {new_claim.name} of an earlier attempt is still being deleted") from None
+        self._state.node_claims.observe_write(created, cluster)
         message = (
             f"Created to replace {len(command.candidates)} node(s): "
             f"{new_claim.types[0]} at {new_claim.price:g} per hour"
@@ -194,7 +193,7 @@ class CommandExecutor:
         with suppress(NotFound, Conflict):
             deleted = await client.delete(NODE_CLAIMS, candidate.claim, uid=claim["metadata"]["uid"])
             if "deletionTimestamp" in deleted.get("metadata", {}):
-                self._state.node_claims.observe_write(in_flight.cluster, deleted)
+                self._state.node_claims.observe_write(deleted, in_flight.cluster)
         reason = in_flight.command.reason
         self._record_event(in_flight.cluster, claim, "DisruptionTerminating", f"Disrupting NodeClaim: {reason}")
         message = f"Disrupting Node: {reason}"
@@ -207,7 +206,7 @@ class CommandExecutor:
             await self._unmark_claim(cluster, each.claim, each.state_node.node)
 
     async def _unmark_claim(self, cluster: str, name: str, node: Object | None) -> None:
-        claim = self._state.node_claims.get(cluster, name)
+        claim = self._state.node_claims.get((cluster, "", name))
         if claim is None or is_deleting(claim):
             return
         with suppress(NotFound):
@@ -219,7 +218,7 @@ class CommandExecutor:
         self, cluster: str, name: str, change: Callable[[list[Object]], list[Object]]
     ) -> Object | None:
         client = self._resolver.client(cluster)
-        node = self._state.nodes.get(cluster, name)
+        node = self._state.nodes.get((cluster, "", name))
         for _ in range(MAX_ATTEMPTS):
             if node is None or is_deleting(node):
                 return None
@@ -230,7 +229,7 @@ class CommandExecutor:
             metadata = {"resourceVersion": node["metadata"]["resourceVersion"]}
             try:
                 patch = {"metadata": metadata, "spec": {"taints": desired or None}}
-                return self._state.nodes.observe_write(cluster, await client.merge_patch(NODES, name, patch))
+                return self._state.nodes.observe_write(await client.merge_patch(NODES, name, patch), cluster)
             except Conflict:
                 node = await client.get(NODES, name)
         raise CommandFailed(f"too many conflicts writing node {name}")
@@ -242,7 +241,7 @@ class CommandExecutor:
             if new is claim:
                 return
             try:
-                self._state.node_claims.observe_write(cluster, await client.update(NODE_CLAIMS, new, "status"))
+                self._state.node_claims.observe_write(await client.update(NODE_CLAIMS, new, "status"), cluster)
                 return
             except Conflict:
                 claim = await client.get(NODE_CLAIMS, name)

@@ -22,6 +22,7 @@ from shoal.provision.disruption.model import DisruptionSnapshot, StateNode
 from shoal.provision.disruption.nodeclaim_conditions import NodeClaimConditionReconciler
 from shoal.provision.simulation.model import NodePoolInput, SchedulingInput
 from shoal.provision.state import ClusterState
+from shoal.runtime.informer_store import by_cluster
 
 Object = dict[str, Any]
 
@@ -50,7 +51,7 @@ class SnapshotBuilder:
         """True if no pod is pending and no node is starting or being deleted."""
         all_initialized = all(
             condition_is(each, INITIALIZED) and not is_deleting(each)
-            for each in self._state.node_claims.list_in(cluster)
+            for each in self._state.node_claims.by_index(by_cluster, cluster)
         )
         return all_initialized and not self._state.pending_pods(cluster)
 
@@ -59,9 +60,9 @@ class SnapshotBuilder:
     ) -> list[StateNode]:
         """`disrupting`: NodeClaims that commands in flight delete. `replacements`: NodeClaims that they wait for."""
         state_nodes = []
-        for claim in self._state.node_claims.list_in(cluster):
+        for claim in self._state.node_claims.by_index(by_cluster, cluster):
             node = self._state.node_by_provider_id(cluster, provider_id(claim))
-            pool = self._state.node_pools.get(cluster, nodepool_of(claim))
+            pool = self._state.node_pools.get((cluster, "", nodepool_of(claim)))
             if (
                 node is None
                 or pool is None
@@ -83,11 +84,11 @@ class SnapshotBuilder:
 
     def light_snapshot(self, cluster: str, nodes: Iterable[StateNode], now: float) -> DisruptionSnapshot:
         """Enough to find empty nodes."""
-        pdbs = tuple(self._state.pdbs.list_in(cluster))
+        pdbs = tuple(self._state.pdbs.by_index(by_cluster, cluster))
         return DisruptionSnapshot(SchedulingInput(()), tuple(nodes), pdbs, now, tuple(self._pool_inputs(cluster)))
 
     def full_snapshot(self, cluster: str, nodes: Iterable[StateNode], now: float) -> DisruptionSnapshot:
-        state_nodes, pdbs = tuple(nodes), tuple(self._state.pdbs.list_in(cluster))
+        state_nodes, pdbs = tuple(nodes), tuple(self._state.pdbs.by_index(by_cluster, cluster))
         limits = PDBLimits(pdbs)
         leaving = [each for each in state_nodes if each.disrupting or is_deleting(each.claim) or is_deleting(each.node)]
         displaced = [
@@ -108,7 +109,7 @@ class SnapshotBuilder:
     def _pool_inputs(self, cluster: str) -> list[NodePoolInput]:
         return [
             NodePoolInput(pool, self._conditions.instance_types(cluster, pool), {}, {})
-            for pool in self._state.node_pools.list_in(cluster)
+            for pool in self._state.node_pools.by_index(by_cluster, cluster)
             if is_managed_node_class(nodepool_template_spec(pool))
         ]
 

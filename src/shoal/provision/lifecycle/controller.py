@@ -44,13 +44,12 @@ from shoal.provision.lifecycle.decide import (
 )
 from shoal.provision.lifecycle.deletion import delete_claim
 from shoal.provision.lifecycle.finalizer import NodeClaimFinalizer
-from shoal.provision.lifecycle.nodeclaim_index import NodeClaimIndex, ObjectKey
 from shoal.provision.lifecycle.registration import NodeRegistration
 from shoal.provision.lifecycle.registrationhealth.controller import RegistrationHealthReconciler
 from shoal.provision.lifecycle.registrationhealth.decide import failed_outcome
 from shoal.provision.management import ManagementResolver
 from shoal.provision.metrics import NODES_CREATED
-from shoal.provision.state import NODE_CLAIMS, ClusterState
+from shoal.provision.state import NODE_CLAIMS, ClusterState, ObjectKey
 from shoal.runtime.controller import Controller, RequeueError
 from shoal.runtime.event_recorder import NORMAL, WARNING, EventRecorder
 
@@ -65,16 +64,15 @@ class LifecycleReconciler:
         self,
         resolver: ManagementResolver,
         state: ClusterState,
-        index: NodeClaimIndex,
         provider: CloudProvider,
         registration_health: RegistrationHealthReconciler,
         recorder: EventRecorder,
         clock: Clock,
     ) -> None:
-        self._resolver, self._state, self._index, self._provider = resolver, state, index, provider
+        self._resolver, self._state, self._provider = resolver, state, provider
         self._registration_health, self._recorder, self._clock = registration_health, recorder, clock
-        self._registration = NodeRegistration(resolver, state, index, recorder)
-        self._finalizer = NodeClaimFinalizer(resolver, state, index, provider, recorder, clock)
+        self._registration = NodeRegistration(resolver, state, recorder)
+        self._finalizer = NodeClaimFinalizer(resolver, state, provider, recorder, clock)
         self._launch_failures: dict[str, tuple[int, float]] = {}
         """By uid: consecutive launch failures, and when the next attempt is made."""
         self.controller: Controller[ObjectKey] = Controller("nodeclaims", clock, self.reconcile, workers=8)
@@ -89,7 +87,7 @@ class LifecycleReconciler:
             self._launch_failures.pop(old["metadata"]["uid"], None)
 
     def _on_node(self, key: Key, old: Object | None, new: Object | None) -> None:
-        claim = self._index.claim_of(key[0], new or old)
+        claim = self._state.claim_of(key[0], new or old)
         if claim is not None:
             self.controller.queue.add((key[0], claim["metadata"]["name"]))
 
@@ -99,7 +97,7 @@ class LifecycleReconciler:
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         cluster, name = key
-        claim = self._state.node_claims.get(cluster, name)
+        claim = self._state.node_claims.get((cluster, "", name))
         if claim is None or not is_managed_node_class(claim["spec"]):
             return None
         if not (self._state.has_synced and self._provider.has_synced):
@@ -127,7 +125,7 @@ class LifecycleReconciler:
             message = "Disrupting NodeClaim: Expired/Delete"
             return await self._delete_claim(cluster, claim, "expired", NORMAL, "DisruptionTerminating", message)
         if condition_is(claim, LAUNCHED):
-            node = next(iter(self._index.nodes_of(cluster, claim)), None)
+            node = next(iter(self._state.nodes_of(cluster, claim)), None)
             if is_lost(claim, self._provider.get(cluster, claim), node):
                 message = "Disrupting NodeClaim: its instance no longer exists"
                 return await self._delete_claim(
@@ -146,7 +144,7 @@ class LifecycleReconciler:
             instance = await self._provider.create(cluster, claim)
         except LaunchPending as error:
             claim = (
-                self._state.node_claims.get(cluster, name) or claim
+                self._state.node_claims.get((cluster, "", name)) or claim
             )  # the provider may have written its choice meanwhile
             age = self._clock.now() - (parse_time(claim["metadata"]["creationTimestamp"]) or 0.0)
             if age < STATUS_DELAY_SECONDS:
@@ -165,7 +163,7 @@ class LifecycleReconciler:
         except (ProviderError, StatusError, Unreachable) as error:
             if isinstance(error, Conflict | NotFound):
                 raise
-            claim = self._state.node_claims.get(cluster, name) or claim
+            claim = self._state.node_claims.get((cluster, "", name)) or claim
             backoff = launch_backoff(failures + 1)
             self._launch_failures[uid] = failures + 1, self._clock.monotonic() + backoff
             reason = error.reason if isinstance(error, CreateError) else "LaunchFailed"
@@ -183,7 +181,7 @@ class LifecycleReconciler:
             new = await self._registration.advance(cluster, new, rfc3339(self._clock.now()))
         if new is not claim and new.get("status") != claim.get("status"):
             self._state.node_claims.observe_write(
-                cluster, await self._resolver.client(cluster).update(NODE_CLAIMS, new, "status")
+                await self._resolver.client(cluster).update(NODE_CLAIMS, new, "status"), cluster
             )
         if condition_is(new, REGISTERED) and not condition_is(claim, REGISTERED):
             self._registration_health.record(cluster, new, None)
@@ -203,4 +201,4 @@ class LifecycleReconciler:
         written = await self._resolver.client(cluster).merge_patch(
             NODE_CLAIMS, claim["metadata"]["name"], {**patch, "metadata": metadata}
         )
-        return self._state.node_claims.observe_write(cluster, written)
+        return self._state.node_claims.observe_write(written, cluster)

@@ -24,7 +24,7 @@ async def delete_claim(
         capacity_type = (metadata.get("labels") or {}).get(CAPACITY_TYPE, "")
         NODECLAIMS_DISRUPTED.inc(cluster, reason=reason, nodepool=nodepool_of(claim), capacity_type=capacity_type)
     return (
-        state.node_claims.observe_write(cluster, deleted)
+        state.node_claims.observe_write(deleted, cluster)
         if "deletionTimestamp" in deleted.get("metadata", {})
         else claim
     )

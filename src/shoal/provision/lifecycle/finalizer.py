@@ -21,7 +21,6 @@ from shoal.objects.errors import NotFound
 from shoal.provision.cloudprovider.types import CloudProvider, NodeClaimNotFound
 from shoal.provision.events import NODE_CLAIM_EVENTS
 from shoal.provision.lifecycle.decide import missing_termination_time, with_condition, without_finalizer
-from shoal.provision.lifecycle.nodeclaim_index import NodeClaimIndex
 from shoal.provision.management import ManagementResolver
 from shoal.provision.metrics import (
     NODECLAIMS_INSTANCE_TERMINATION_SECONDS,
@@ -42,12 +41,11 @@ class NodeClaimFinalizer:
         self,
         resolver: ManagementResolver,
         state: ClusterState,
-        index: NodeClaimIndex,
         provider: CloudProvider,
         recorder: EventRecorder,
         clock: Clock,
     ) -> None:
-        self._resolver, self._state, self._index, self._provider = resolver, state, index, provider
+        self._resolver, self._state, self._provider = resolver, state, provider
         self._recorder, self._clock = recorder, clock
 
     async def advance(self, cluster: str, claim: Object) -> float | None:
@@ -64,7 +62,7 @@ class NodeClaimFinalizer:
         new = with_condition(claim, INSTANCE_TERMINATING, "True", rfc3339(self._clock.now()))
         if new is not claim:
             self._state.node_claims.observe_write(
-                cluster, await self._resolver.client(cluster).update(NODE_CLAIMS, new, "status")
+                await self._resolver.client(cluster).update(NODE_CLAIMS, new, "status"), cluster
             )
         return INSTANCE_POLL_SECONDS
 
@@ -82,7 +80,7 @@ class NodeClaimFinalizer:
         instance.
         """
         client, remaining = self._resolver.client(cluster), False
-        for node in self._index.nodes_of(cluster, claim):
+        for node in self._state.nodes_of(cluster, claim):
             metadata = node["metadata"]
             finalizers = metadata.get("finalizers") or []
             if TERMINATION_FINALIZER not in finalizers and (is_deleting(node) or not condition_is(claim, REGISTERED)):
@@ -103,7 +101,7 @@ class NodeClaimFinalizer:
                     raise
                 continue
             if "deletionTimestamp" in deleted.get("metadata", {}):
-                self._state.nodes.observe_write(cluster, deleted)
+                self._state.nodes.observe_write(deleted, cluster)
         return remaining
 
     async def _remove_finalizer(self, cluster: str, claim: Object) -> None:
@@ -124,4 +122,4 @@ class NodeClaimFinalizer:
     async def _patch(self, cluster: str, claim: Object, metadata: Object) -> Object:
         body = {"metadata": {**metadata, "resourceVersion": claim["metadata"]["resourceVersion"]}}
         written = await self._resolver.client(cluster).merge_patch(NODE_CLAIMS, claim["metadata"]["name"], body)
-        return self._state.node_claims.observe_write(cluster, written)
+        return self._state.node_claims.observe_write(written, cluster)

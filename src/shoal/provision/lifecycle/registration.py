@@ -24,7 +24,6 @@ from shoal.provision.lifecycle.decide import (
     with_condition,
     with_consistency,
 )
-from shoal.provision.lifecycle.nodeclaim_index import NodeClaimIndex
 from shoal.provision.management import ManagementResolver
 from shoal.provision.state import NODES, ClusterState
 from shoal.runtime.controller import RequeueError
@@ -36,14 +35,12 @@ MAX_ATTEMPTS = 5
 
 
 class NodeRegistration:
-    def __init__(
-        self, resolver: ManagementResolver, state: ClusterState, index: NodeClaimIndex, recorder: EventRecorder
-    ) -> None:
-        self._resolver, self._state, self._index, self._recorder = resolver, state, index, recorder
+    def __init__(self, resolver: ManagementResolver, state: ClusterState, recorder: EventRecorder) -> None:
+        self._resolver, self._state, self._recorder = resolver, state, recorder
 
     async def advance(self, cluster: str, claim: Object, now: str) -> Object:
         """Patches the node and returns the NodeClaim with its new conditions."""
-        nodes = [node for node in self._index.nodes_of(cluster, claim) if not is_deleting(node)]
+        nodes = [node for node in self._state.nodes_of(cluster, claim) if not is_deleting(node)]
         if not condition_is(claim, REGISTERED):
             if not nodes:
                 reason = ("NodeNotFound", "Node not registered with cluster")
@@ -101,7 +98,7 @@ class NodeRegistration:
     async def _patch(self, cluster: str, name: str, patch: Object, revision: str = "") -> Object:
         metadata = {**(patch.get("metadata") or {}), **({"resourceVersion": revision} if revision else {})}
         written = await self._resolver.client(cluster).merge_patch(NODES, name, {**patch, "metadata": metadata})
-        return self._state.nodes.observe_write(cluster, written)
+        return self._state.nodes.observe_write(written, cluster)
 
 
 def _is_unregistered(node: Object) -> bool:

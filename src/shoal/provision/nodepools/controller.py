@@ -21,7 +21,6 @@ from shoal.kinds.karpenter.karpenter import (
 from shoal.objects.errors import NotFound
 from shoal.provision.cloudprovider.nodeoverlays import validate_overlays
 from shoal.provision.cloudprovider.types import CloudProvider, InstanceType, ProviderError
-from shoal.provision.informer import Informer
 from shoal.provision.management import ManagementResolver
 from shoal.provision.nodepools.decide import (
     claim_hash_patch,
@@ -31,12 +30,12 @@ from shoal.provision.nodepools.decide import (
     overlay_with_conditions,
 )
 from shoal.provision.provisioning.existing_nodes import pool_usage
-from shoal.provision.state import NODE_CLAIMS, NODE_CLASSES, NODE_OVERLAYS, NODE_POOLS, ClusterState
+from shoal.provision.state import NODE_CLAIMS, NODE_CLASSES, NODE_OVERLAYS, NODE_POOLS, ClusterState, ObjectKey
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.informer import Informer
+from shoal.runtime.informer_store import by_cluster
 
 Object = dict[str, Any]
-ObjectKey = tuple[str, str]
-"""Logical cluster and name."""
 
 
 class NodePoolReconciler:
@@ -52,7 +51,7 @@ class NodePoolReconciler:
             self.controller.queue.add((key[0], key[2]))
 
     def _on_class(self, key: Key, old: Object | None, new: Object | None) -> None:
-        for pool in self._state.node_pools.list_in(key[0]):
+        for pool in self._state.node_pools.by_index(by_cluster, key[0]):
             if node_class_ref(nodepool_template_spec(pool)).get("name") == key[2]:
                 self.controller.queue.add((key[0], pool["metadata"]["name"]))
 
@@ -69,7 +68,7 @@ class NodePoolReconciler:
         if not self._state.has_synced:
             raise RequeueError("informers have not synced yet")
         cluster, name = key
-        pool = self._state.node_pools.get(cluster, name)
+        pool = self._state.node_pools.get((cluster, "", name))
         if pool is None or is_deleting(pool) or not is_managed_node_class(nodepool_template_spec(pool)):
             return
         patch = hash_patch(pool)
@@ -77,11 +76,11 @@ class NodePoolReconciler:
         try:
             if patch is not None:
                 await self._rehash_claims(cluster, pool)
-                pool = self._state.node_pools.observe_write(cluster, await client.merge_patch(NODE_POOLS, name, patch))
+                pool = self._state.node_pools.observe_write(await client.merge_patch(NODE_POOLS, name, patch), cluster)
             node_class = self._state.node_classes.get(
-                cluster, node_class_ref(nodepool_template_spec(pool)).get("name", "")
+                (cluster, "", node_class_ref(nodepool_template_spec(pool)).get("name", ""))
             )
-            usage = pool_usage(self._state.node_claims.list_in(cluster), name, {})
+            usage = pool_usage(self._state.node_claims.by_index(by_cluster, cluster), name, {})
             new = node_pool_with_status(pool, node_class, usage, rfc3339(self._clock.now()))
             await _write_status(client, self._state.node_pools, NODE_POOLS, cluster, pool, new)
         except NotFound:
@@ -93,14 +92,14 @@ class NodePoolReconciler:
         """
         if annotation_of(pool, NODE_POOL_HASH_VERSION) == HASH_VERSION:
             return
-        for claim in self._state.node_claims.list_in(cluster):
+        for claim in self._state.node_claims.by_index(by_cluster, cluster):
             patch = claim_hash_patch(pool, claim) if nodepool_of(claim) == pool["metadata"]["name"] else None
             if patch is not None:
                 with suppress(NotFound):
                     written = await self._resolver.client(cluster).merge_patch(
                         NODE_CLAIMS, claim["metadata"]["name"], patch
                     )
-                    self._state.node_claims.observe_write(cluster, written)
+                    self._state.node_claims.observe_write(written, cluster)
 
 
 class NodeClassReconciler:
@@ -118,14 +117,14 @@ class NodeClassReconciler:
 
     def _on_provider_change(self, cluster: str, claim: str) -> None:
         if not claim:
-            for node_class in self._state.node_classes.list_in(cluster):
+            for node_class in self._state.node_classes.by_index(by_cluster, cluster):
                 self.controller.queue.add((cluster, node_class["metadata"]["name"]))
 
     async def reconcile(self, key: ObjectKey) -> None:
         if not self._provider.has_synced:
             raise RequeueError("informers have not synced yet")
         cluster, name = key
-        node_class = self._state.node_classes.get(cluster, name)
+        node_class = self._state.node_classes.get((cluster, "", name))
         if node_class is None or is_deleting(node_class):
             return
         error = self._provider.node_class_error(cluster, node_class)
@@ -160,14 +159,14 @@ class NodeOverlayReconciler:
             self._enqueue(cluster)
 
     def _enqueue(self, cluster: str) -> None:
-        if self._state.node_overlays.list_in(cluster):
+        if self._state.node_overlays.by_index(by_cluster, cluster):
             self.controller.queue.add(cluster)
 
     async def reconcile(self, cluster: str) -> None:
         state = self._state
         if not (state.has_synced and self._provider.has_synced):
             raise RequeueError("informers have not synced yet")
-        overlays = [each for each in state.node_overlays.list_in(cluster) if not is_deleting(each)]
+        overlays = [each for each in state.node_overlays.by_index(by_cluster, cluster) if not is_deleting(each)]
         verdicts, now = validate_overlays(overlays, self._types_by_pool(cluster)), rfc3339(self._clock.now())
         for overlay in overlays:
             new = overlay_with_conditions(overlay, verdicts[overlay["metadata"]["name"]], now)
@@ -181,9 +180,9 @@ class NodeOverlayReconciler:
     def _types_by_pool(self, cluster: str) -> list[tuple[Object, list[InstanceType]]]:
         """A NodePool whose types are unknown does not keep overlays from the other pools."""
         types_by_pool = []
-        for pool in self._state.node_pools.list_in(cluster):
+        for pool in self._state.node_pools.by_index(by_cluster, cluster):
             spec = nodepool_template_spec(pool)
-            node_class = self._state.node_classes.get(cluster, node_class_ref(spec).get("name", ""))
+            node_class = self._state.node_classes.get((cluster, "", node_class_ref(spec).get("name", "")))
             if node_class is None or is_deleting(pool) or not is_managed_node_class(spec):
                 continue
             try:
@@ -197,7 +196,7 @@ async def _write_status(
     client: Client, informer: Informer, kind: GroupVersionResource, cluster: str, old: Object, new: Object
 ) -> None:
     if new is not old:
-        informer.observe_write(cluster, await client.update(kind, new, "status"))
+        informer.observe_write(await client.update(kind, new, "status"), cluster)
 
 
 def _generation(obj: Object) -> object:

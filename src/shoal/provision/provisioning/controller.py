@@ -40,6 +40,7 @@ from shoal.provision.solver.report import OptimizationReport
 from shoal.provision.state import NODE_CLAIMS, ClusterState
 from shoal.runtime.controller import Controller, RequeueError
 from shoal.runtime.event_recorder import NORMAL, WARNING, EventRecorder
+from shoal.runtime.informer_store import by_cluster
 
 Object = dict[str, Any]
 
@@ -141,7 +142,7 @@ class ProvisioningReconciler:
         if new is not None and is_provisionable(new):
             if old is None or not is_provisionable(old):
                 self._trigger(key[0], new["metadata"]["uid"])
-                if self._state.node_pools.list_in(key[0]):
+                if self._state.node_pools.by_index(by_cluster, key[0]):
                     record = self._records.setdefault(key[0], _ClusterRecord())
                     record.pending_since.setdefault(new["metadata"]["uid"], self._clock.monotonic())
             return
@@ -158,7 +159,7 @@ class ProvisioningReconciler:
 
     def _on_pool(self, key: Key, old: Object | None, new: Object | None) -> None:
         if new is None:
-            if not self._state.node_pools.list_in(key[0]):
+            if not self._state.node_pools.by_index(by_cluster, key[0]):
                 self._records.pop(key[0], None)
         elif old is None or old.get("spec") != new.get("spec") or condition_is(old, READY) != condition_is(new, READY):
             self._trigger(key[0])
@@ -184,7 +185,7 @@ class ProvisioningReconciler:
             self._trigger(cluster)
 
     def _trigger(self, cluster: str, uid: str = "") -> None:
-        if not self._state.node_pools.list_in(cluster):
+        if not self._state.node_pools.by_index(by_cluster, cluster):
             return
         now = self._clock.monotonic()
         window = self._windows.get(cluster)
@@ -212,7 +213,7 @@ class ProvisioningReconciler:
         self._windows.pop(cluster, None)
         record.retry_at = 0.0  # if this attempt fails, the retry is not rejected as too early
         pods = self._inputs.pods_to_schedule(cluster)
-        if not pods or not self._state.node_pools.list_in(cluster):
+        if not pods or not self._state.node_pools.by_index(by_cluster, cluster):
             return None
         await self._provision(cluster, pods, record)
         record.retry_at = self._clock.monotonic() + RETRY_SECONDS
@@ -244,13 +245,13 @@ class ProvisioningReconciler:
         """Creates the NodeClaims and returns them with their final names. Claims that are no longer needed, because the
         cluster changed during planning, are skipped.
         """
-        pools = {pool["metadata"]["name"]: pool for pool in self._state.node_pools.list_in(cluster)}
+        pools = {pool["metadata"]["name"]: pool for pool in self._state.node_pools.by_index(by_cluster, cluster)}
         pending_uids = {pod["metadata"]["uid"] for pod in self._inputs.pods_to_schedule(cluster)}
         needed = [
             replace(claim, name=name)
             for claim in claims
             if claim.pool in pools and any(pod["metadata"]["uid"] in pending_uids for pod in claim.pods)
-            if (name := free_name(claim.name, lambda name: self._state.node_claims.get(cluster, name)))
+            if (name := free_name(claim.name, lambda name: self._state.node_claims.get((cluster, "", name))))
         ]
         for start in range(0, len(needed), MAX_PARALLEL_CREATES):
             batch = needed[start : start + MAX_PARALLEL_CREATES]
@@ -304,7 +305,7 @@ class ProvisioningReconciler:
             created = await self._resolver.client(cluster).create(NODE_CLAIMS, new_node_claim(pool, new_claim))
         except AlreadyExists:
             return  # created by an earlier, interrupted attempt, or a claim of the same name is being deleted
-        self._state.node_claims.observe_write(cluster, created)
+        self._state.node_claims.observe_write(created, cluster)
         relaxed = "true" if new_claim.min_values_relaxed else "false"
         NODECLAIMS_CREATED.inc(cluster, reason="provisioned", nodepool=new_claim.pool, min_values_relaxed=relaxed)
         requests = ", ".join(

@@ -23,6 +23,7 @@ from shoal.provision.provisioning.volume_topology import UnusableVolumeError, vo
 from shoal.provision.settings import ProvisionerSettings
 from shoal.provision.simulation.model import NodePoolInput, SchedulingInput
 from shoal.provision.state import ClusterState
+from shoal.runtime.informer_store import by_cluster
 
 Object = dict[str, Any]
 
@@ -34,7 +35,9 @@ class SchedulingInputBuilder:
     def pods_to_schedule(self, cluster: str) -> list[Object]:
         """Pending pods, and pods on nodes that are being deleted."""
         pods = self._state.pending_pods(cluster)
-        for node in deleting_nodes(self._state.nodes.list_in(cluster), self._state.node_claims.list_in(cluster)):
+        for node in deleting_nodes(
+            self._state.nodes.by_index(by_cluster, cluster), self._state.node_claims.by_index(by_cluster, cluster)
+        ):
             on_node = self._state.pods_on(cluster, node["metadata"]["name"])
             pods += [
                 pod for pod in on_node if not is_node_owned(pod) and not is_deleting(pod) and not _is_terminal(pod)
@@ -45,9 +48,9 @@ class SchedulingInputBuilder:
         state = self._state
         pods = list(pods)
         claims, daemons, nodes = (
-            state.node_claims.list_in(cluster),
+            state.node_claims.by_index(by_cluster, cluster),
             self._daemon_sets(cluster),
-            state.nodes.list_in(cluster),
+            state.nodes.by_index(by_cluster, cluster),
         )
         expected = self._expected_instances(cluster, claims)
         volumes, errors = self._volume_requirements(cluster, pods)
@@ -64,7 +67,7 @@ class SchedulingInputBuilder:
             draining_nodes(deleting_nodes(nodes, claims), pods_on),
             {
                 each["metadata"]["name"]: each["metadata"].get("labels") or {}
-                for each in state.namespaces.list_in(cluster)
+                for each in state.namespaces.by_index(by_cluster, cluster)
             },
             volumes,
             errors,
@@ -77,21 +80,21 @@ class SchedulingInputBuilder:
         return {name: instance for name, instance in expected.items() if instance is not None}
 
     def _daemon_sets(self, cluster: str) -> list[Object]:
-        return [each for each in self._state.daemon_sets.list_in(cluster) if not is_deleting(each)]
+        return [each for each in self._state.daemon_sets.by_index(by_cluster, cluster) if not is_deleting(each)]
 
     def _pool_inputs(self, cluster: str, claims: list[Object], expected: Mapping[str, Instance]) -> list[NodePoolInput]:
         inputs = []
-        for pool in self._state.node_pools.list_in(cluster):
+        for pool in self._state.node_pools.by_index(by_cluster, cluster):
             spec = nodepool_template_spec(pool)
             if is_deleting(pool) or not condition_is(pool, READY) or not is_managed_node_class(spec):
                 continue
-            node_class = self._state.node_classes.get(cluster, node_class_ref(spec).get("name", ""))
+            node_class = self._state.node_classes.get((cluster, "", node_class_ref(spec).get("name", "")))
             try:
                 types = self._provider.instance_types(cluster, node_class) if node_class is not None else []
             except UnevaluatedNodePool:
                 continue
             limits = parse_amounts((pool.get("spec") or {}).get("limits"))
-            overlaid_types = apply_overlays(types, self._state.node_overlays.list_in(cluster), pool)
+            overlaid_types = apply_overlays(types, self._state.node_overlays.by_index(by_cluster, cluster), pool)
             inputs.append(
                 NodePoolInput(pool, overlaid_types, pool_usage(claims, pool["metadata"]["name"], expected), limits)
             )
@@ -106,13 +109,13 @@ class SchedulingInputBuilder:
         errors: dict[str, str] = {}
 
         def claim(name: str, namespace: str) -> Object | None:
-            return state.volume_claims.get(cluster, name, namespace)
+            return state.volume_claims.get((cluster, namespace, name))
 
         def volume(name: str, _: str) -> Object | None:
-            return state.volumes.get(cluster, name)
+            return state.volumes.get((cluster, "", name))
 
         def storage_class(name: str, _: str) -> Object | None:
-            return state.storage_classes.get(cluster, name)
+            return state.storage_classes.get((cluster, "", name))
 
         for pod in pods:
             if not (pod.get("spec") or {}).get("volumes"):

@@ -49,6 +49,7 @@ from shoal.provision.simulator.decide import (
 )
 from shoal.provision.simulator.faults import FaultInjector
 from shoal.provision.state import NODES, ClusterState
+from shoal.runtime.informer_store import by_cluster
 
 Object = dict[str, Any]
 ObjectKey = tuple[str, str]
@@ -83,8 +84,11 @@ class SimulatorProvider:
         self._handlers: list[NodeClaimHandler] = []
 
     async def run(self) -> None:
-        """Registers Nodes after their delay."""
+        """Registers Nodes after their delay. May be called again: the delays then start anew."""
+        self._registrations = asyncio.Queue()
         async with asyncio.TaskGroup() as group:
+            for key in self._unregistered:
+                group.create_task(self._register(key))
             while True:
                 group.create_task(self._register(await self._registrations.get()))
 
@@ -103,7 +107,9 @@ class SimulatorProvider:
         return tuple(RepairPolicy("Ready", status, UNHEALTHY_SECONDS) for status in ("False", "Unknown"))
 
     def instance_types(self, cluster: str, node_class: Object) -> list[InstanceType]:
-        nodes = [each for cluster_name in self._state.nodes.clusters() for each in self._nodes(cluster_name)]
+        nodes = [
+            each for cluster_name in self._state.clusters_in(self._state.nodes) for each in self._nodes(cluster_name)
+        ]
         return with_availability(self._types, *launched_counts(nodes, self._types), self._unavailable())
 
     def node_class_error(self, cluster: str, node_class: Object) -> tuple[str, str] | None:
@@ -117,7 +123,7 @@ class SimulatorProvider:
                 raise InsufficientCapacity(f"machine {existing['metadata']['name']} was deleted")
             return instance_of(existing)
         class_name = node_class_ref(claim["spec"]).get("name", "")
-        node_class = self._state.node_classes.get(cluster, class_name)
+        node_class = self._state.node_classes.get((cluster, "", class_name))
         if node_class is None or is_deleting(node_class):
             raise NodeClassNotReady(f"there is no {NODE_CLASS} {class_name!r}")
         launched = self._launch(cluster, claim)
@@ -175,7 +181,7 @@ class SimulatorProvider:
         return {name for name, until in self._unavailable_until.items() if until > now}
 
     def _nodes(self, cluster: str) -> Sequence[Object]:
-        registered = [each for each in self._state.nodes.list_in(cluster) if is_simulated(each)]
+        registered = [each for each in self._state.nodes.by_index(by_cluster, cluster) if is_simulated(each)]
         names = {each["metadata"]["name"] for each in registered}
         starting = [
             each
@@ -186,7 +192,7 @@ class SimulatorProvider:
 
     def _node_of(self, cluster: str, claim: Object) -> Object | None:
         name = claim["metadata"]["name"]
-        existing = self._state.nodes.get(cluster, name) or self._unregistered.get((cluster, name))
+        existing = self._state.nodes.get((cluster, "", name)) or self._unregistered.get((cluster, name))
         return existing if existing is not None and is_node_of_claim(existing, claim) else None
 
     async def _find(self, cluster: str, claim: Object) -> Object | None:
@@ -210,7 +216,7 @@ class SimulatorProvider:
             if existing is None:
                 raise LaunchPending(f"another node has the name {node_object['metadata']['name']}") from error
             return existing
-        return self._state.nodes.observe_write(cluster, created)
+        return self._state.nodes.observe_write(created, cluster)
 
     async def _register(self, key: ObjectKey) -> None:
         cluster, name = key
@@ -230,7 +236,7 @@ class SimulatorProvider:
             if self._unregistered.get(key) is node_object:
                 del self._unregistered[key]
                 if created is not None:
-                    self._state.nodes.observe_write(cluster, created)
+                    self._state.nodes.observe_write(created, cluster)
             elif created is not None:  # it was terminated meanwhile
                 with suppress(StatusError, Unreachable):
                     await self._resolver.client(cluster).delete(NODES, name, uid=created["metadata"]["uid"])

@@ -116,7 +116,7 @@ class KindJobs:
         try:
             self._on_progress(uid)
         except Exception:
-            log.exception("kind, for %s", uid)
+            log.exception("kind job of KINDCluster with uid %s failed", uid)
 
 
 def _error_of(task: asyncio.Task[None], job: KindJob, uid: str) -> KindError | None:
@@ -124,5 +124,5 @@ def _error_of(task: asyncio.Task[None], job: KindJob, uid: str) -> KindError | N
     if error is None or isinstance(error, KindError):
         return error
     if not job.is_cancelled:
-        log.error("kind, for %s", uid, exc_info=error)
+        log.error("kind job of KINDCluster with uid %s failed", uid, exc_info=error)
     return unexpected_error(error)

@@ -13,10 +13,10 @@ from shoal.objects.conditions import condition_is
 from shoal.objects.errors import NotFound
 from shoal.provision.cloudprovider.types import CloudProvider, Instance
 from shoal.provision.lifecycle.deletion import delete_claim
-from shoal.provision.lifecycle.nodeclaim_index import NodeClaimIndex
 from shoal.provision.management import ManagementResolver
 from shoal.provision.state import ClusterState
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.informer_store import by_cluster
 
 
 def claims_without_instance(
@@ -49,11 +49,10 @@ class GarbageCollectionReconciler:
         self,
         resolver: ManagementResolver,
         state: ClusterState,
-        index: NodeClaimIndex,
         provider: CloudProvider,
         clock: Clock,
     ) -> None:
-        self._resolver, self._state, self._index, self._provider = resolver, state, index, provider
+        self._resolver, self._state, self._provider = resolver, state, provider
         self.controller: Controller[str] = Controller("nodeclaim-garbage", clock, self.reconcile, workers=1)
         state.node_claims.add_event_handler(self._on_claim)
 
@@ -64,11 +63,11 @@ class GarbageCollectionReconciler:
     async def reconcile(self, cluster: str) -> float | None:
         if not (self._state.has_synced and self._provider.has_synced):
             raise RequeueError("informers have not synced yet")
-        claims = self._state.node_claims.list_in(cluster)
+        claims = self._state.node_claims.by_index(by_cluster, cluster)
         if not claims:
             return None
         orphaned = claims_without_instance(
-            claims, self._provider.list(cluster), lambda claim: self._index.nodes_of(cluster, claim)
+            claims, self._provider.list(cluster), lambda claim: self._state.nodes_of(cluster, claim)
         )
         for claim in orphaned:
             with suppress(NotFound):

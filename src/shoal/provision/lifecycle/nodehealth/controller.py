@@ -17,12 +17,12 @@ from shoal.provision.cloudprovider.types import CloudProvider, RepairPolicy
 from shoal.provision.events import NODE_CLAIM_EVENTS, NODE_EVENTS
 from shoal.provision.lifecycle.decide import termination_time
 from shoal.provision.lifecycle.deletion import delete_claim
-from shoal.provision.lifecycle.nodeclaim_index import NodeClaimIndex, ObjectKey
 from shoal.provision.management import ManagementResolver
 from shoal.provision.metrics import NODECLAIMS_UNHEALTHY_DISRUPTED
-from shoal.provision.state import NODE_CLAIMS, ClusterState
+from shoal.provision.state import NODE_CLAIMS, ClusterState, ObjectKey
 from shoal.runtime.controller import Controller, RequeueError
 from shoal.runtime.event_recorder import NORMAL, WARNING, EventRecorder
+from shoal.runtime.informer_store import by_cluster
 
 MAX_UNHEALTHY_SHARE = 0.2
 """Share of a NodePool's nodes, rounded up. Beyond it the cause is assumed to be elsewhere than in the nodes."""
@@ -68,12 +68,11 @@ class NodeHealthReconciler:
         self,
         resolver: ManagementResolver,
         state: ClusterState,
-        index: NodeClaimIndex,
         provider: CloudProvider,
         recorder: EventRecorder,
         clock: Clock,
     ) -> None:
-        self._resolver, self._state, self._index, self._provider = resolver, state, index, provider
+        self._resolver, self._state, self._provider = resolver, state, provider
         self._recorder, self._clock = recorder, clock
         self.controller: Controller[ObjectKey] = Controller("node-repair", clock, self.reconcile, workers=2)
         state.nodes.add_event_handler(self._on_node)
@@ -84,22 +83,24 @@ class NodeHealthReconciler:
             self.controller.queue.add((key[0], key[2]))
 
     def _on_claim(self, key: Key, old: Object | None, new: Object | None) -> None:
-        for node in self._index.nodes_of(key[0], new) if new is not None else ():
+        for node in self._state.nodes_of(key[0], new) if new is not None else ():
             self._on_node((key[0], "", node["metadata"]["name"]), None, node)
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         cluster, name = key
         if not self._state.has_synced:
             raise RequeueError("informers have not synced yet")
-        node, policies = self._state.nodes.get(cluster, name), self._provider.repair_policies()
-        claim = self._index.claim_of(cluster, node)
+        node, policies = self._state.nodes.get((cluster, "", name)), self._provider.repair_policies()
+        claim = self._state.claim_of(cluster, node)
         unhealthy = unhealthy_condition(node, policies) if node is not None else None
         if node is None or claim is None or unhealthy is None or is_deleting(claim):
             return None
         now, pool = self._clock.now(), nodepool_of(claim)
         if now < unhealthy.repair_at:
             return unhealthy.repair_at - now
-        nodes = [each for each in self._state.nodes.list_in(cluster) if not pool or nodepool_of(each) == pool]
+        nodes = [
+            each for each in self._state.nodes.by_index(by_cluster, cluster) if not pool or nodepool_of(each) == pool
+        ]
         if is_repair_blocked(nodes, policies):
             scope = "nodepool" if pool else "cluster"
             for source, obj in ((NODE_EVENTS, node), (NODE_CLAIM_EVENTS, claim)):
@@ -121,7 +122,7 @@ class NodeHealthReconciler:
                 "resourceVersion": metadata["resourceVersion"],
             }
             self._state.node_claims.observe_write(
-                cluster, await client.merge_patch(NODE_CLAIMS, metadata["name"], {"metadata": metadata_patch})
+                await client.merge_patch(NODE_CLAIMS, metadata["name"], {"metadata": metadata_patch}), cluster
             )
         await delete_claim(self._resolver, self._state, cluster, claim, "unhealthy")
         message = f"Disrupting NodeClaim: Unhealthy/Delete, {unhealthy.condition} of its node exceeded its toleration"

@@ -14,7 +14,6 @@ from shoal.kinds.karpenter.karpenter import (
     nodepool_template_spec,
 )
 from shoal.objects.errors import NotFound
-from shoal.provision.lifecycle.nodeclaim_index import ObjectKey
 from shoal.provision.lifecycle.registrationhealth.decide import (
     LaunchOutcome,
     OutcomeBuffer,
@@ -25,8 +24,9 @@ from shoal.provision.lifecycle.registrationhealth.decide import (
     with_registration_health,
 )
 from shoal.provision.management import ManagementResolver
-from shoal.provision.state import NODE_POOLS, ClusterState
+from shoal.provision.state import NODE_POOLS, ClusterState, ObjectKey
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.informer_store import by_cluster
 
 Object = dict[str, Any]
 
@@ -44,7 +44,7 @@ class RegistrationHealthReconciler:
 
     def record(self, cluster: str, claim: Object, outcome: LaunchOutcome) -> None:
         """Records that a NodeClaim registered or failed."""
-        pool = self._state.node_pools.get(cluster, nodepool_of(claim))
+        pool = self._state.node_pools.get((cluster, "", nodepool_of(claim)))
         if pool is not None and is_owned_by(claim, pool):
             uid = pool["metadata"]["uid"]
             self._outcomes[uid] = add_outcome(self._outcomes_of(pool), outcome)
@@ -58,7 +58,7 @@ class RegistrationHealthReconciler:
             self._class_generations.pop(old["metadata"]["uid"], None)
 
     def _on_class(self, key: Key, old: Object | None, new: Object | None) -> None:
-        for pool in self._state.node_pools.list_in(key[0]):
+        for pool in self._state.node_pools.by_index(by_cluster, key[0]):
             if node_class_ref(nodepool_template_spec(pool)).get("name") == key[2]:
                 self.controller.queue.add((key[0], pool["metadata"]["name"]))
 
@@ -70,10 +70,12 @@ class RegistrationHealthReconciler:
         cluster, name = key
         if not self._state.has_synced:
             raise RequeueError("informers have not synced yet")
-        pool = self._state.node_pools.get(cluster, name)
+        pool = self._state.node_pools.get((cluster, "", name))
         if pool is None or is_deleting(pool) or not is_managed_node_class(nodepool_template_spec(pool)):
             return
-        node_class = self._state.node_classes.get(cluster, node_class_ref(nodepool_template_spec(pool)).get("name", ""))
+        node_class = self._state.node_classes.get(
+            (cluster, "", node_class_ref(nodepool_template_spec(pool)).get("name", ""))
+        )
         if node_class is None:
             return
         uid, generation = pool["metadata"]["uid"], node_class["metadata"].get("generation", 0)
@@ -86,4 +88,4 @@ class RegistrationHealthReconciler:
                 written = await self._resolver.client(cluster).update(NODE_POOLS, new, "status")
             except NotFound:
                 return  # the pool or its cluster was deleted
-            self._state.node_pools.observe_write(cluster, written)
+            self._state.node_pools.observe_write(written, cluster)

@@ -29,7 +29,6 @@ from shoal.provision.cloudprovider.types import CloudProvider, LaunchPending, No
 from shoal.provision.events import NODE_EVENTS
 from shoal.provision.lifecycle.decide import termination_time, with_condition, without_finalizer
 from shoal.provision.lifecycle.deletion import delete_claim
-from shoal.provision.lifecycle.nodeclaim_index import NodeClaimIndex, ObjectKey
 from shoal.provision.lifecycle.termination.decide import (
     DrainStep,
     cordon_patch,
@@ -42,9 +41,10 @@ from shoal.provision.lifecycle.termination.decide import (
 from shoal.provision.lifecycle.termination.evictions import EvictionQueue, disruption_reason
 from shoal.provision.management import ManagementResolver
 from shoal.provision.metrics import NODES_DRAINED, NODES_LIFETIME_SECONDS, NODES_TERMINATED, NODES_TERMINATION_SECONDS
-from shoal.provision.state import NODE_CLAIMS, NODES, ClusterState
+from shoal.provision.state import NODE_CLAIMS, NODES, ClusterState, ObjectKey
 from shoal.runtime.controller import Controller, RequeueError
 from shoal.runtime.event_recorder import NORMAL, WARNING, EventRecorder
+from shoal.runtime.informer_store import by_cluster
 
 Object = dict[str, Any]
 
@@ -65,12 +65,11 @@ class TerminationReconciler:
         self,
         resolver: ManagementResolver,
         state: ClusterState,
-        index: NodeClaimIndex,
         provider: CloudProvider,
         recorder: EventRecorder,
         clock: Clock,
     ) -> None:
-        self._resolver, self._state, self._index, self._provider = resolver, state, index, provider
+        self._resolver, self._state, self._provider = resolver, state, provider
         self._recorder, self._clock = recorder, clock
         self._evictions = EvictionQueue(resolver, recorder, clock)
         self._last_events: dict[str, dict[str, tuple[str, float]]] = {}
@@ -91,22 +90,22 @@ class TerminationReconciler:
         if new is None and old is not None:
             self._evictions.forget(old["metadata"]["uid"])
         name = str(((new or old or {}).get("spec") or {}).get("nodeName") or "")
-        node = self._state.nodes.get(key[0], name)
+        node = self._state.nodes.get((key[0], "", name))
         if node is not None and is_deleting(node):
             self.controller.queue.add((key[0], name))
 
     def _on_claim(self, key: Key, old: Object | None, new: Object | None) -> None:
-        for node in self._index.nodes_of(key[0], new or old or {}):
+        for node in self._state.nodes_of(key[0], new or old or {}):
             self._on_node((key[0], "", node["metadata"]["name"]), None, node)
 
     def _on_provider_change(self, cluster: str, claim: str) -> None:
-        node_claim = self._state.node_claims.get(cluster, claim) if claim else None
+        node_claim = self._state.node_claims.get((cluster, "", claim)) if claim else None
         if node_claim is not None:
             self._on_claim((cluster, "", claim), None, node_claim)
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         cluster, name = key
-        node = self._state.nodes.get(cluster, name)
+        node = self._state.nodes.get((cluster, "", name))
         if (
             node is None
             or not is_deleting(node)
@@ -115,7 +114,7 @@ class TerminationReconciler:
             return None
         if not (self._state.has_synced and self._provider.has_synced):
             raise RequeueError("informers have not synced yet")
-        claim = self._index.claim_of(cluster, node)
+        claim = self._state.claim_of(cluster, node)
         if claim is None and NODE_CLASS_LABEL not in (node["metadata"].get("labels") or {}):
             return None  # managed by another provisioner
         try:
@@ -184,11 +183,13 @@ class TerminationReconciler:
     def _paced_evictions(self, cluster: str, claim: Object | None, evict: tuple[Object, ...]) -> tuple[Object, ...]:
         """Nodes removed by consolidation are drained together, in the planned order."""
         claims = [
-            each for each in self._state.node_claims.list_in(cluster) if is_deleting(each) and _is_disrupted(each)
+            each
+            for each in self._state.node_claims.by_index(by_cluster, cluster)
+            if is_deleting(each) and _is_disrupted(each)
         ]
         if claim is None or not _is_disrupted(claim) or len(claims) > MAX_PACED_NODES:
             return evict
-        nodes = (node["metadata"]["name"] for each in claims for node in self._index.nodes_of(cluster, each))
+        nodes = (node["metadata"]["name"] for each in claims for node in self._state.nodes_of(cluster, each))
         now = self._clock.now()
         pending = (
             pod for name in nodes for pod in next_drain_step(self._state.pods_on(cluster, name), None, now).evict
@@ -247,7 +248,7 @@ class TerminationReconciler:
         if old is None or new is None or new is old:
             return
         self._state.node_claims.observe_write(
-            cluster, await self._resolver.client(cluster).update(NODE_CLAIMS, new, "status")
+            await self._resolver.client(cluster).update(NODE_CLAIMS, new, "status"), cluster
         )
         if condition_is(new, DRAINED) and not condition_is(old, DRAINED):
             NODES_DRAINED.inc(cluster, nodepool=nodepool_of(new))
@@ -263,7 +264,7 @@ class TerminationReconciler:
 
     async def _patch(self, cluster: str, node: Object, patch: Object) -> Object:
         written = await self._resolver.client(cluster).merge_patch(NODES, node["metadata"]["name"], patch)
-        return self._state.nodes.observe_write(cluster, written)
+        return self._state.nodes.observe_write(written, cluster)
 
 
 def _is_disrupted(claim: Object) -> bool:
