@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from shoal.client.rest import Client
 from shoal.clock import Clock
@@ -28,7 +27,6 @@ from shoal.provision.management import ManagementResolver, StoreResolver
 from shoal.provision.nodepools.controller import NodeClassReconciler, NodeOverlayReconciler, NodePoolReconciler
 from shoal.provision.provisioning.controller import ProvisioningReconciler
 from shoal.provision.settings import DEFAULT_SETTINGS, ProvisionerSettings
-from shoal.provision.settings import ProvisionerSettings as All
 from shoal.provision.solver.process import SolverProcess
 from shoal.provision.state import ClusterState
 from shoal.provision.state_metrics import StateMetrics
@@ -70,22 +68,25 @@ def new_disruption_controllers(
     provisioner: Provisioner,
     recorder: EventRecorder,
     clock: Clock,
-    solver: SolverProcess,
-    settings: All,
-) -> list[Controller[Any]]:
+    settings: ProvisionerSettings,
+) -> list[Runnable]:
+    solver = SolverProcess()  # its own process: provisioning does not wait for disruption
     conditions = NodeClaimConditionReconciler(resolver, state, provider, clock)
     disruption = DisruptionReconciler(
         state,
         SnapshotBuilder(state, conditions, provisioner),
-        ChangeDetector(state, provider),
         CommandExecutor(resolver, state, recorder, clock, provisioner.nominate),
         DisruptionRecorder(recorder),
         solver,
         clock,
-        DisruptionSettings(settings.planner, settings.spot_to_spot_consolidation),
-        settings.validation_seconds,
+        DisruptionSettings(
+            settings.planner,
+            settings.spot_to_spot_consolidation,
+            validation_seconds=settings.validation_seconds,
+        ),
     )
-    return [conditions.controller, disruption.controller, disruption.evaluation_controller]
+    ChangeDetector(state, provider).add_handler(disruption.on_change)
+    return [solver, conditions.controller, disruption.controller, disruption.evaluation_controller]
 
 
 ProviderFactory = Callable[[ManagementResolver, ClusterState, Clock], tuple[CloudProvider, list[Runnable]]]
@@ -112,17 +113,13 @@ def new_provision_controllers(
     state, recorder = ClusterState(resolver, clock), EventRecorder(resolver.client, clock)
     provider, provider_controllers = new_provider(resolver, state, clock)
     metered = MeteredCloudProvider(provider, "provisioner", clock)
-    solver, disruption_solver = (
-        SolverProcess(),
-        SolverProcess(),
-    )  # separate processes: provisioning does not wait for disruption
+    solver = SolverProcess()
     provisioning = ProvisioningReconciler(resolver, state, metered, recorder, clock, settings, solver)
     provisioning.controller.sources.append(recorder.run)
     return [
         state,
         StateMetrics(state, provider, clock),
         solver,
-        disruption_solver,
         *provider_controllers,
         NodeClassReconciler(resolver, state, provider, clock).controller,
         NodePoolReconciler(resolver, state, clock).controller,
@@ -136,7 +133,6 @@ def new_provision_controllers(
             provisioning,
             recorder,
             clock,
-            disruption_solver,
             settings,
         ),
     ]

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from shoal.clock import Clock
 from shoal.objects.errors import NotFound
 from shoal.provision.disruption.budgets import allowed_disruptions, budgets_by_reason
 from shoal.provision.disruption.candidates import candidates, cluster_cost, reschedulable_pods, within_budget
-from shoal.provision.disruption.change_detector import ChangeDetector
 from shoal.provision.disruption.emptiness import decide_emptiness
 from shoal.provision.disruption.events import DisruptionRecorder
 from shoal.provision.disruption.evictability import eviction_cost, is_reschedulable
@@ -31,6 +31,7 @@ from shoal.provision.disruption.model import (
 from shoal.provision.disruption.queue import CommandExecutor, CommandFailed, InFlightCommand
 from shoal.provision.disruption.savings_check import SavingsTracker
 from shoal.provision.disruption.snapshot import SnapshotBuilder
+from shoal.provision.disruption.worker_entry import evaluate, validate_pending
 from shoal.provision.solver.process import SolverFailed, SolverProcess
 from shoal.provision.state import ClusterState
 from shoal.runtime.controller import Controller, RequeueError
@@ -39,6 +40,7 @@ from shoal.runtime.informer_store import by_cluster
 log = logging.getLogger("shoal.provision")
 
 Object = dict[str, Any]
+T = TypeVar("T")
 
 EMPTINESS_DELAY_SECONDS = 0.05
 """Delay after a change before empty nodes are searched for."""
@@ -46,8 +48,6 @@ QUIET_PERIOD_SECONDS = 1.0
 """Time without a change before the whole cluster is evaluated."""
 EVALUATION_SECONDS = 10.0
 """Interval between evaluations, and the maximum delay of an evaluation after a change."""
-VALIDATION_SECONDS = 15.0
-"""Delay between a consolidation decision and its validation."""
 RETRY_SECONDS = 1.0
 """Requeue interval while pods wait for a plan or a budget is exhausted."""
 RESYNC_SECONDS = 300.0
@@ -55,8 +55,6 @@ RESYNC_SECONDS = 300.0
 MAX_SETTLING_SECONDS = 60.0
 """Maximum time that the savings check waits for pods to be bound."""
 SIMULATION_TIMEOUT_SECONDS = 40.0
-WORKER_MODULE = "shoal.provision.disruption.worker_entry"
-"""Module that runs in the solver process. It is not imported here, because of its dependencies."""
 
 
 @dataclass(slots=True)
@@ -91,23 +89,20 @@ class DisruptionReconciler:
         self,
         state: ClusterState,
         snapshots: SnapshotBuilder,
-        changes: ChangeDetector,
         executor: CommandExecutor,
         recorder: DisruptionRecorder,
         solver: SolverProcess,
         clock: Clock,
         settings: DisruptionSettings | None = None,
-        validation_seconds: float = VALIDATION_SECONDS,
     ) -> None:
         self._state, self._snapshots, self._executor, self._recorder = state, snapshots, executor, recorder
-        self._solver, self._clock, self._validation_seconds = solver, clock, validation_seconds
-        self._settings = settings or DisruptionSettings()
+        self._solver, self._clock, self._settings = solver, clock, settings or DisruptionSettings()
         self._progress: dict[str, _ClusterProgress] = {}
         self.controller: Controller[str] = Controller("disruption", clock, self.reconcile)
         self.evaluation_controller: Controller[str] = Controller("disruption-looks", clock, self.evaluate)
-        changes.add_handler(self._on_change)
 
-    def _on_change(self, cluster: str) -> None:
+    def on_change(self, cluster: str) -> None:
+        """Handles a change that may allow a disruption."""
         now = self._clock.monotonic()
         progress = self._progress.setdefault(cluster, _ClusterProgress(now, now))
         progress.last_change, progress.first_change = now, min(progress.first_change, now)
@@ -193,21 +188,21 @@ class DisruptionReconciler:
         has_candidates, notes = self._recorder.record_eligible(cluster, snapshot)
         decision = DisruptionDecision(notes=notes)
         if has_candidates:
-            decision = await self._run_in_worker("evaluate", snapshot, self._settings) or decision
+            decision = await self._run_in_worker(evaluate, snapshot, self._settings) or decision
             self._recorder.record_evaluation(cluster, decision, self._clock.monotonic() - start)
         self._recorder.record_notes(cluster, snapshot, decision.notes)
         progress.limiting_budgets = budgets_by_reason(snapshot) if decision.budget_limited else None
         if decision.command is None:
             progress.consolidated_at = start
             return EVALUATION_SECONDS if decision.budget_limited else RESYNC_SECONDS
-        if decision.command.reason == DRIFTED or self._validation_seconds <= 0:
+        if decision.command.reason == DRIFTED or self._settings.validation_seconds <= 0:
             progress.evaluated_at = -1e18  # more nodes may have drifted
             async with progress.lock:
                 await self._start(cluster, progress, decision.command)
             return RETRY_SECONDS
         self._recorder.record_candidate(cluster, decision.command)
-        progress.pending, progress.validate_at = decision.command, start + self._validation_seconds
-        return self._validation_seconds
+        progress.pending, progress.validate_at = decision.command, start + self._settings.validation_seconds
+        return self._settings.validation_seconds
 
     def _is_settling(self, cluster: str, progress: _ClusterProgress) -> bool:
         """True while the savings check waits for pods to be bound and new nodes to be initialized. A further command
@@ -240,7 +235,7 @@ class DisruptionReconciler:
             validated, rejection = None, "churn"
         else:
             snapshot = self._full_snapshot(cluster, progress)
-            validated, rejection = await self._run_in_worker("validate_pending", snapshot, command, self._settings) or (
+            validated, rejection = await self._run_in_worker(validate_pending, snapshot, command, self._settings) or (
                 None,
                 "scheduling",
             )
@@ -287,10 +282,10 @@ class DisruptionReconciler:
             return False  # the cluster was deleted
         return True
 
-    async def _run_in_worker(self, function: str, *args: Any) -> Any:
+    async def _run_in_worker(self, function: Callable[..., T], *args: Any) -> T | None:
         """Returns None if the solver process failed."""
         try:
-            return await self._solver.call(f"{WORKER_MODULE}:{function}", *args, seconds=SIMULATION_TIMEOUT_SECONDS)
+            return await self._solver.call(function, *args, seconds=SIMULATION_TIMEOUT_SECONDS)
         except SolverFailed as error:
             log.warning("disruption simulation failed: %s", error)
             return None

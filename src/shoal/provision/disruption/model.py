@@ -72,6 +72,8 @@ class DisruptionSettings:
     """Share of the cost of the repacked nodes: for less, pods are not moved."""
     max_pods: int = 1000
     """Maximum pods that one repacking moves."""
+    validation_seconds: float = 15.0
+    """Seconds between a consolidation decision and its validation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from shoal.provision.provisioning.planner_process import may_be_improved, plan_in_process
 from shoal.provision.settings import OPTIMAL
 from shoal.provision.simulation.model import ExistingNode, Results, SchedulingInput
 from shoal.provision.simulation.simulate import simulate
@@ -27,7 +28,6 @@ MAX_INLINE_PODS = 40
 """Up to this many pods are planned in this process, which takes some milliseconds."""
 MAX_SECONDS = 60.0
 """Time limit in seconds for Karpenter's algorithm. Pods placed by then form the plan."""
-_PLAN_FUNCTION = "shoal.provision.provisioning.planner_process:plan_in_process"
 _METADATA_FIELDS = ("name", "namespace", "uid", "labels", "creationTimestamp", "deletionTimestamp")
 _SPEC_FIELDS = (
     *("nodeName", "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints"),
@@ -52,18 +52,11 @@ class Planner:
             return plan, None
         arguments = (trim_input(inputs), self._optimal, ITERATIONS, SECONDS, MAX_SECONDS)
         try:
-            answer: tuple[Results, OptimizationReport | None] = await self._process.call(
-                _PLAN_FUNCTION, *arguments, seconds=MAX_SECONDS + SECONDS
-            )
+            answer = await self._process.call(plan_in_process, *arguments, seconds=MAX_SECONDS + SECONDS)
         except SolverFailed as error:
             log.warning("solver process failed, planning in this process: %s", error)
             return plan or simulate(inputs), None
         return restore_pods(answer[0], inputs), answer[1]
-
-
-def may_be_improved(plan: Results) -> bool:
-    """False if no cheaper plan can exist: a single pod already has its cheapest node and could not join another."""
-    return any(len(claim.pods) > 1 for claim in plan.new_node_claims)
 
 
 def trim_input(inputs: SchedulingInput) -> SchedulingInput:

@@ -1,4 +1,4 @@
-"""Planning inside the solver process. Only that process imports this module, because it loads numpy and HiGHS."""
+"""Planning inside the solver process. Only that process loads numpy and HiGHS."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from shoal.provision.provisioning.node_planner import may_be_improved
 from shoal.provision.simulation.model import Results, SchedulingInput
 from shoal.provision.simulation.simulate import simulate
-from shoal.provision.solver.optimize import improve
 from shoal.provision.solver.report import OptimizationReport
 
 Object = dict[str, Any]
@@ -21,6 +19,9 @@ def plan_in_process(
     """Runs Karpenter's algorithm for at most `max_seconds`, then the solver for `seconds`. Pods of the results have
     nothing but a uid.
     """
+    # Imported late: the parent process needs neither numpy nor HiGHS.
+    from shoal.provision.solver.optimize import improve  # noqa: PLC0415
+
     deadline = time.monotonic() + max_seconds
     plan = simulate(inputs, lambda: time.monotonic() > deadline)
     report: OptimizationReport | None = None
@@ -28,6 +29,11 @@ def plan_in_process(
         improve_deadline = time.monotonic() + seconds
         plan, report = improve(inputs, plan, iterations=iterations, stop=lambda: time.monotonic() > improve_deadline)
     return _strip_pods(plan), report
+
+
+def may_be_improved(plan: Results) -> bool:
+    """False if no cheaper plan can exist: a single pod already has its cheapest node and could not join another."""
+    return any(len(claim.pods) > 1 for claim in plan.new_node_claims)
 
 
 def _strip_pods(plan: Results) -> Results:

@@ -22,6 +22,7 @@ from shoal.provision.simulation.topology_group import (
     ALL_NODES,
     ANTI_AFFINITY,
     SPREAD,
+    SpreadLimits,
     TopologyGroup,
     TopologyNodeFilter,
 )
@@ -121,9 +122,8 @@ class Topology:
                 TopologyNodeFilter(alternatives, tolerations) if alternatives or tolerations is not None else ALL_NODES
             )
             namespaces = frozenset((pod_data.namespace,))
-            group = TopologyGroup(
-                len(self.groups), SPREAD, key, namespaces, selector, max_skew, min_domains, node_filter
-            )
+            limits = SpreadLimits(max_skew, min_domains, node_filter)
+            group = TopologyGroup(len(self.groups), SPREAD, key, namespaces, selector, limits)
             self._add_group(group_key, group, tolerations)
         return group
 

@@ -42,6 +42,18 @@ class TopologyNodeFilter:
 ALL_NODES = TopologyNodeFilter()
 
 
+@dataclass(frozen=True, slots=True)
+class SpreadLimits:
+    """What a spread constraint allows; without one, zero."""
+
+    max_skew: int = 0
+    min_domains: int = 0
+    node_filter: TopologyNodeFilter = ALL_NODES
+
+
+NO_SPREAD = SpreadLimits()
+
+
 class TopologyGroup:
     """`version` grows with every change and invalidates values computed from the group."""
 
@@ -69,12 +81,10 @@ class TopologyGroup:
         key: str,
         namespaces: frozenset[str],
         selector: LabelSelector,
-        max_skew: int = 0,
-        min_domains: int = 0,
-        filter: TopologyNodeFilter = ALL_NODES,  # noqa: A002 (the word for it)
+        limits: SpreadLimits = NO_SPREAD,
     ) -> None:
         self.index, self.kind, self.key, self.namespaces, self.selector = index, kind, key, namespaces, selector
-        self.max_skew, self.min_domains, self.filter = max_skew, min_domains, filter
+        self.max_skew, self.min_domains, self.filter = limits.max_skew, limits.min_domains, limits.node_filter
         self.by_host = key == HOSTNAME
         self.counts: dict[str, int] = {}
         self.version = 0

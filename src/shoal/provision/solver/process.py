@@ -13,12 +13,15 @@ import os
 import pickle
 import sys
 from asyncio.subprocess import PIPE, Process
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from shoal.objects.errors import ShoalError
 from shoal.provision.solver.worker import LENGTH
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 ITERATIONS = 300
 SECONDS = 2.0
@@ -46,9 +49,9 @@ class SolverProcess:
         finally:
             await self.close()
 
-    async def call(self, function: str, *arguments: Any, seconds: float) -> Any:
-        """Calls `module:function` in the process. Arguments and result must be picklable. `seconds` is the time the
-        function should need; a much longer call is killed.
+    async def call(self, function: Callable[..., T], *arguments: Any, seconds: float) -> T:
+        """Calls a module-level function in the process. Arguments and result must be picklable. `seconds` is the time
+        the function should need; a much longer call is killed.
         """
         payload = pickle.dumps((function, arguments), pickle.HIGHEST_PROTOCOL)
         async with self._lock:
@@ -60,9 +63,10 @@ class SolverProcess:
                 raise SolverFailed("the solver process died")
         succeeded, answer = pickle.loads(data)
         if not succeeded:
-            log.warning("%s failed: %s", function, answer)
+            log.warning("%s failed: %s", function.__qualname__, answer)
             raise SolverFailed(str(answer).strip().splitlines()[-1])
-        return answer
+        result: T = answer
+        return result
 
     async def close(self) -> None:
         process, self._process = self._process, None
