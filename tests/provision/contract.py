@@ -20,6 +20,7 @@ from shoal.provision.cloudprovider.types import (
     LaunchPending,
     NodeClaimNotFound,
     NodeClassNotReady,
+    NotSynced,
     ProviderError,
     UnevaluatedNodePool,
 )
@@ -63,9 +64,12 @@ async def created(stage: Stage, claim: Object) -> Instance:
     """Asked for again and again, as the loops do."""
     for _ in range(TURNS):
         try:
-            return await stage.provider.create(stage.cluster, await stage.now(claim))
-        except LaunchPending:
-            await stage.turn()
+            found = await stage.provider.create(stage.cluster, await stage.now(claim))
+        except NotSynced:
+            found = LaunchPending("")
+        if isinstance(found, Instance):
+            return found
+        await stage.turn()
     raise AssertionError(f"no machine comes for {await stage.now(claim)}")
 
 
@@ -73,7 +77,7 @@ async def deleted(stage: Stage, claim: Object) -> None:
     for _ in range(TURNS):
         try:
             await stage.provider.delete(stage.cluster, await stage.now(claim))
-        except LaunchPending:
+        except NotSynced:
             pass
         except NodeClaimNotFound:
             return
@@ -125,7 +129,7 @@ class Create:
             await created(stage, await stage.claim("one", of="missing"))
 
     def test_the_errors_are_told_apart(self) -> None:
-        kinds = (InsufficientCapacity, NodeClassNotReady, NodeClaimNotFound, UnevaluatedNodePool, LaunchPending)
+        kinds = (InsufficientCapacity, NodeClassNotReady, NodeClaimNotFound, UnevaluatedNodePool, NotSynced)
         assert len({kind.reason for kind in kinds}) == len(kinds)
         assert all(issubclass(kind, ProviderError) and issubclass(kind, ShoalError) for kind in kinds)
         failed = CreateError("QuotaExceeded", "no more than 3")

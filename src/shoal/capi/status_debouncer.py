@@ -70,6 +70,7 @@ class StatusDebouncer:
         return loop.time()
 
     def _flush(self) -> None:
+        self._timer = None
         loop = asyncio.get_running_loop()
         now = loop.time()
         idle = not self._writes_in_flight and now - self._last_write >= IDLE_SECONDS
@@ -82,9 +83,8 @@ class StatusDebouncer:
             del self._pending_statuses[item]
             self._due_statuses.add(item)
             item[0].add(item[1])
-        self._timer = (
-            loop.call_later(IDLE_SECONDS, self._flush) if self._pending_keys or self._pending_statuses else None
-        )
+        if self._pending_keys or self._pending_statuses:
+            self._timer = loop.call_later(IDLE_SECONDS, self._flush)
 
 
 def _due_items(pending: Iterator[tuple[QueuedKey, float]], deadline: float, idle: bool) -> list[QueuedKey]:

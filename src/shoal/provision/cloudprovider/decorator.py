@@ -9,6 +9,7 @@ from shoal.provision.cloudprovider.types import (
     CloudProvider,
     Instance,
     InstanceType,
+    LaunchPending,
     NodeClaimHandler,
     NodeClassKind,
     RepairPolicy,
@@ -41,7 +42,7 @@ class CloudProviderDecorator:
     def node_class_error(self, cluster: str, node_class: Object) -> tuple[str, str] | None:
         return self._provider.node_class_error(cluster, node_class)
 
-    async def create(self, cluster: str, claim: Object) -> Instance:
+    async def create(self, cluster: str, claim: Object) -> Instance | LaunchPending:
         return await self._provider.create(cluster, claim)
 
     async def delete(self, cluster: str, claim: Object) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from shoal.clock import Clock
 from shoal.objects.errors import ShoalError
 from shoal.provision.cloudprovider.decorator import CloudProviderDecorator
-from shoal.provision.cloudprovider.types import CloudProvider, Instance, InstanceType, LaunchPending
+from shoal.provision.cloudprovider.types import CloudProvider, Instance, InstanceType, LaunchPending, NotSynced
 from shoal.provision.metrics import PROVIDER_ERRORS, PROVIDER_SECONDS
 
 Object = dict[str, Any]
@@ -27,7 +27,7 @@ class MeteredCloudProvider(CloudProviderDecorator):
         with self._measure(cluster, "GetInstanceTypes"):
             return super().instance_types(cluster, node_class)
 
-    async def create(self, cluster: str, claim: Object) -> Instance:
+    async def create(self, cluster: str, claim: Object) -> Instance | LaunchPending:
         with self._measure(cluster, "Create"):
             return await super().create(cluster, claim)
 
@@ -48,8 +48,8 @@ class MeteredCloudProvider(CloudProviderDecorator):
         start, controller, provider = self._clock.monotonic(), self._controller, self.name
         try:
             yield
-        except LaunchPending:
-            raise  # a pending launch is not an error
+        except NotSynced:
+            raise  # it passes by itself
         except ShoalError as error:
             PROVIDER_ERRORS.inc(
                 cluster, controller=controller, method=method, provider=provider, error=type(error).__name__

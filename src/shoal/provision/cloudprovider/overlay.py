@@ -11,7 +11,7 @@ from typing import Any
 from shoal.kinds.karpenter.karpenter import nodepool_of
 from shoal.provision.cloudprovider.decorator import CloudProviderDecorator
 from shoal.provision.cloudprovider.nodeoverlays import apply_overlays, apply_overlays_to_instance
-from shoal.provision.cloudprovider.types import CloudProvider, Instance, InstanceType
+from shoal.provision.cloudprovider.types import CloudProvider, Instance, InstanceType, LaunchPending
 from shoal.provision.state import ClusterState
 from shoal.runtime.informer_store import by_cluster
 
@@ -44,8 +44,9 @@ class OverlayCloudProvider(CloudProviderDecorator):
         super().__init__(provider)
         self._overlays = overlays
 
-    async def create(self, cluster: str, claim: Object) -> Instance:
-        return self._overlays.instance(cluster, await super().create(cluster, claim), claim)
+    async def create(self, cluster: str, claim: Object) -> Instance | LaunchPending:
+        launch = await super().create(cluster, claim)
+        return launch if isinstance(launch, LaunchPending) else self._overlays.instance(cluster, launch, claim)
 
     def get(self, cluster: str, claim: Object) -> Instance | None:
         instance = super().get(cluster, claim)

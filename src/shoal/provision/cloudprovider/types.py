@@ -2,7 +2,7 @@
 
 A provider lists priced instance types, launches and terminates an instance for a NodeClaim, and reports drift and
 repair policies. Every call may be repeated, also by a process that knows nothing of the previous call. An operation
-that takes time raises `LaunchPending`; the provider calls the handlers added by `add_event_handler` when the NodeClaim
+that takes time returns `LaunchPending`; the provider calls the handlers added by `add_event_handler` when the NodeClaim
 should be reconciled again.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from shoal.fit.requirements import Requirement, Requirements
 from shoal.fit.resources import Resources
@@ -29,10 +29,10 @@ class ProviderError(ShoalError):
     reason = "Unknown"
 
 
-class LaunchPending(ProviderError):
-    """The launch is in progress."""
+class NotSynced(ProviderError):
+    """The provider has not listed everything yet. Retried."""
 
-    reason = "Launching"
+    reason = "NotSynced"
 
 
 class InsufficientCapacity(ProviderError):
@@ -105,6 +105,14 @@ class InstanceType:
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchPending:
+    """A launch in progress, and what it waits for."""
+
+    reason: ClassVar[str] = "Launching"
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Instance:
     """The instance behind a NodeClaim."""
 
@@ -166,11 +174,11 @@ class CloudProvider(Protocol):
     def node_class_error(self, cluster: str, node_class: Object) -> tuple[str, str] | None:
         """Returns reason and message if nothing can be bought with the node class; None if it is ready."""
 
-    async def create(self, cluster: str, claim: Object) -> Instance:
+    async def create(self, cluster: str, claim: Object) -> Instance | LaunchPending:
         """Launches an instance of the cheapest matching offering and returns it once it has a providerID.
 
-        On InsufficientCapacity and NodeClassNotReady the NodeClaim is deleted. LaunchPending, CreateError and all other
-        errors are retried.
+        On InsufficientCapacity and NodeClassNotReady the NodeClaim is deleted. CreateError and all other errors are
+        retried.
         """
 
     async def delete(self, cluster: str, claim: Object) -> None:

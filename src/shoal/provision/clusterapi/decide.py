@@ -1,4 +1,9 @@
-"""Desired replicas of a MachineDeployment and assignment of its Machines to NodeClaims. Pure.
+"""The launch of a NodeClaim, and the replicas and Machines of a MachineDeployment. Pure.
+
+A launch goes from a NodeClaim without an offering to one that chose an offering, then to one that names its Machine,
+and ends when the Machine has a providerID; `decide_launch` returns the next step. The Machine of a machine template is
+created for the NodeClaim. Machines of a MachineDeployment are assigned to all its NodeClaims at once, by
+`assign_machines`. Both read only annotations, so either may be interrupted anywhere.
 
 Replicas are derived, never incremented: as many as NodeClaims need. So a repeated or interrupted step converges to the
 same state. Only marked Machines are scaled away.
@@ -13,6 +18,8 @@ from typing import Any
 from shoal.kinds.clusterapi.capi import DELETE_MACHINE, SET_NAME, labels_of
 from shoal.kinds.karpenter.karpenter import (
     MACHINE_ANNOTATION,
+    MACHINE_DEPLOYMENT_ANNOTATION,
+    MACHINE_TEMPLATE_ANNOTATION,
     NODE_CLAIM_ANNOTATION,
     NODE_CLAIM_UID_ANNOTATION,
     annotation_of,
@@ -20,7 +27,7 @@ from shoal.kinds.karpenter.karpenter import (
 )
 from shoal.objects.conditions import get_condition
 from shoal.objects.duration import parse_time
-from shoal.provision.clusterapi.nodegroups import full_name, max_size, min_size
+from shoal.provision.clusterapi.nodegroups import full_name, is_template_offering, max_size, min_size
 
 Object = dict[str, Any]
 
@@ -28,6 +35,70 @@ UNCLAIMED_SECONDS = 60.0
 """Time that an unclaimed Machine is kept for another NodeClaim."""
 MARKED_DELETE_SECONDS = 30.0
 """Time that a marked Machine waits for replicas to go down before it is deleted directly."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSnapshot:
+    claim: Object
+    machine: Object | None
+    """The Machine that the NodeClaim names. None: it is gone, or none is named yet."""
+    rejection: str
+    """Why the MachineDeployment does not admit the NodeClaim; empty: it does, or has not decided yet."""
+    has_node_group: bool
+    """The chosen offering still exists."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChooseOffering:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class CreateMachine:
+    offering: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForMachine:
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailLaunch:
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class FinishLaunch:
+    machine: Object
+
+
+LaunchStep = ChooseOffering | CreateMachine | WaitForMachine | FailLaunch | FinishLaunch
+
+
+def decide_launch(snapshot: LaunchSnapshot) -> LaunchStep:
+    claim, machine = snapshot.claim, snapshot.machine
+    name, offering = annotation_of(claim, MACHINE_ANNOTATION), chosen_offering(claim)
+    if name:
+        if machine is None or is_deleting(machine):
+            return FailLaunch(f"Machine {name} was deleted")
+        if not (machine.get("spec") or {}).get("providerID"):
+            return WaitForMachine(f"waiting for the providerID of Machine {name}")
+        return FinishLaunch(machine)
+    if snapshot.rejection:
+        return FailLaunch(snapshot.rejection)
+    if not offering:
+        return ChooseOffering()
+    if is_template_offering(offering):
+        return CreateMachine(offering)
+    if not snapshot.has_node_group:
+        return FailLaunch(f"MachineDeployment {offering} is no longer selected")
+    return WaitForMachine(f"waiting for a Machine of MachineDeployment {offering}")
+
+
+def chosen_offering(claim: Object) -> str:
+    """Name of the offering chosen for a NodeClaim."""
+    return annotation_of(claim, MACHINE_DEPLOYMENT_ANNOTATION) or annotation_of(claim, MACHINE_TEMPLATE_ANNOTATION)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Cloud provider on Cluster API: chooses a node group for a NodeClaim, waits for a Machine or creates one, deletes it.
+"""Cloud provider on Cluster API: takes the steps of a launch that `decide_launch` returns, and deletes Machines.
 
 A NodeClaim names its MachineDeployment (or machine template) before anything is scaled or created. A Machine names its
 NodeClaim before the NodeClaim names the Machine. After an interruption at any point, `machine_assignment` derives
@@ -41,11 +41,23 @@ from shoal.provision.cloudprovider.types import (
     NodeClaimNotFound,
     NodeClassKind,
     NodeClassNotReady,
+    NotSynced,
     Offering,
     RepairPolicy,
 )
 from shoal.provision.clusterapi import drift
-from shoal.provision.clusterapi.decide import is_marked_for_deletion, needs_machine
+from shoal.provision.clusterapi.decide import (
+    ChooseOffering,
+    CreateMachine,
+    FailLaunch,
+    FinishLaunch,
+    LaunchSnapshot,
+    WaitForMachine,
+    chosen_offering,
+    decide_launch,
+    is_marked_for_deletion,
+    needs_machine,
+)
 from shoal.provision.clusterapi.machine_state import (
     MACHINE_DEPLOYMENTS,
     MACHINES,
@@ -154,25 +166,28 @@ class ClusterAPIProvider:
             return "NoCapacityAnnounced", "no machine template declares its cpu and memory"
         return "NoCapacityAnnounced", f"no MachineDeployment {subject} declares its cpu and memory"
 
-    async def create(self, cluster: str, claim: Object) -> Instance:
+    async def create(self, cluster: str, claim: Object) -> Instance | LaunchPending:
+        while True:
+            match decide_launch(await self._launch_snapshot(cluster, claim)):
+                case ChooseOffering():
+                    claim = await self._choose(cluster, claim)
+                case CreateMachine(offering):
+                    self._check_limit(cluster, claim, offering)
+                    claim = await self._standalone_machines.create(cluster, claim, offering)
+                case WaitForMachine(message):
+                    return LaunchPending(message)
+                case FailLaunch(message):
+                    raise InsufficientCapacity(message)
+                case FinishLaunch(machine):
+                    return self._instance(cluster, machine)
+
+    async def _launch_snapshot(self, cluster: str, claim: Object) -> LaunchSnapshot:
         if annotation_of(claim, MACHINE_ANNOTATION):
-            return await self._instance_or_pending(cluster, claim)
-        uid = claim["metadata"]["uid"]
-        if uid in self.rejected:
-            raise InsufficientCapacity(self.rejected[uid])
-        if not self.has_synced:
-            raise LaunchPending("the MachineDeployments are not listed yet")
-        if not _chosen_offering(claim):
-            claim = await self._choose(cluster, claim)
-        offering = _chosen_offering(claim)
-        if not is_template_offering(offering):
-            if self._node_group(cluster, claim) is None:
-                raise InsufficientCapacity(f"MachineDeployment {offering} is no longer selected")
-            raise LaunchPending(f"waiting for a Machine of MachineDeployment {offering}")
-        self._check_limit(cluster, claim, offering)
-        return await self._instance_or_pending(
-            cluster, await self._standalone_machines.create(cluster, claim, offering)
-        )
+            return LaunchSnapshot(claim, await self._machine(cluster, claim), "", has_node_group=True)
+        rejection = self.rejected.get(claim["metadata"]["uid"], "")
+        if not rejection and not self.has_synced:
+            raise NotSynced("the MachineDeployments are not listed yet")
+        return LaunchSnapshot(claim, None, rejection, self._node_group(cluster, claim) is not None)
 
     async def delete(self, cluster: str, claim: Object) -> None:
         self.rejected.pop(claim["metadata"]["uid"], None)
@@ -212,7 +227,7 @@ class ClusterAPIProvider:
         if template:
             try:
                 current_hash = self._standalone_machines.template_hash(cluster, claim, template)
-            except LaunchPending:
+            except NotSynced:
                 return ""
             return drift.template_drift(annotation_of(machine, TEMPLATE_HASH), current_hash)
         deployment = self.machine_state.deployment(deployment_name(machine))
@@ -235,7 +250,7 @@ class ClusterAPIProvider:
         if cached is not None:
             return cached
         if not self.has_synced:
-            raise LaunchPending("the Machines are not listed yet")
+            raise NotSynced("the Machines are not listed yet")
         namespace, _, name = annotation_of(claim, MACHINE_ANNOTATION).partition("/")
         if not name:
             return (
@@ -255,16 +270,6 @@ class ClusterAPIProvider:
             machine
         )  # `get` must know it too: a launched NodeClaim without an instance is deleted
         return machine
-
-    async def _instance_or_pending(self, cluster: str, claim: Object) -> Instance:
-        machine = await self._machine(cluster, claim)
-        name = annotation_of(claim, MACHINE_ANNOTATION)
-        if machine is None or is_deleting(machine):
-            raise InsufficientCapacity(f"Machine {name} was deleted")
-        instance = self._instance(cluster, machine)
-        if not instance.provider_id:
-            raise LaunchPending(f"waiting for the providerID of Machine {name}")
-        return instance
 
     async def _choose(self, cluster: str, claim: Object) -> Object:
         if self._node_class(cluster, claim) is None:
@@ -306,14 +311,14 @@ class ClusterAPIProvider:
         ahead = sum(
             self.machine_state.machine_of(cluster, each) is not None or _age_order(each) < _age_order(claim)
             for each in self._active_claims(cluster)
-            if _chosen_offering(each) == offering and each["metadata"]["uid"] != claim["metadata"]["uid"]
+            if chosen_offering(each) == offering and each["metadata"]["uid"] != claim["metadata"]["uid"]
         )
         if ahead >= group.max_machines and self.machine_state.machine_of(cluster, claim) is None:
             raise InsufficientCapacity(f"machine template {offering} has reached its limit of {group.max_machines}")
 
     def _node_group(self, cluster: str, claim: Object) -> NodeGroup | None:
         """Node group chosen for the NodeClaim; None if none was chosen or it no longer exists."""
-        capi_cluster, offering = self._resolver.capi_cluster_of(cluster), _chosen_offering(claim)
+        capi_cluster, offering = self._resolver.capi_cluster_of(cluster), chosen_offering(claim)
         if capi_cluster is None or not offering:
             return None
         if not is_template_offering(offering):
@@ -343,13 +348,13 @@ class ClusterAPIProvider:
     def _claims_by_group(self, cluster: str, groups: NodeGroups) -> Counter[str]:
         """Number of NodeClaims by node group; computed only if a group has a limit."""
         limited = any(group.max_machines is not None for group in groups)
-        return Counter(_chosen_offering(claim) for claim in self._active_claims(cluster)) if limited else Counter()
+        return Counter(chosen_offering(claim) for claim in self._active_claims(cluster)) if limited else Counter()
 
     def _with_unassigned_claims(self, cluster: str, types: InstanceTypes, claimed: Counter[str]) -> Counter[str]:
         """Adds NodeClaims without a choice to the group they would choose."""
         counts = Counter(claimed)
         for claim in self._active_claims(cluster):
-            best = cheapest(types, *_requirements_of(claim)) if not _chosen_offering(claim) else None
+            best = cheapest(types, *_requirements_of(claim)) if not chosen_offering(claim) else None
             if best is not None:
                 counts[best[1].name] += 1
         return counts
@@ -387,11 +392,6 @@ def _requirements_of(claim: Object) -> tuple[Requirements, Resources, Sequence[O
     requests = parse_amounts((spec.get("resources") or {}).get("requests"))
     taints = [*(spec.get("taints") or ()), *(spec.get("startupTaints") or ())]
     return from_expressions(spec.get("requirements")), requests, taints
-
-
-def _chosen_offering(claim: Object) -> str:
-    """Name of the offering chosen for a NodeClaim."""
-    return annotation_of(claim, MACHINE_DEPLOYMENT_ANNOTATION) or annotation_of(claim, MACHINE_TEMPLATE_ANNOTATION)
 
 
 def _age_order(claim: Object) -> tuple[str, str]:

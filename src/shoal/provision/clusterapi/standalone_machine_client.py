@@ -11,7 +11,7 @@ from typing import Any
 from shoal.client.rest import GroupVersionResource
 from shoal.kinds.karpenter.karpenter import MACHINE_ANNOTATION, is_deleting, node_class_ref
 from shoal.objects.errors import AlreadyExists, NotFound
-from shoal.provision.cloudprovider.types import CreateError, InsufficientCapacity, LaunchPending
+from shoal.provision.cloudprovider.types import CreateError, InsufficientCapacity, NotSynced
 from shoal.provision.clusterapi.decide import is_claimed_by
 from shoal.provision.clusterapi.machine_state import MACHINES, MANAGEMENT_CLUSTER, MachineState
 from shoal.provision.clusterapi.nodegroups import full_name, is_usable_template, machine_templates, template_by_offering
@@ -72,7 +72,7 @@ class StandaloneMachineClient:
         return machine if self._machine_state.belongs_to(machine, cluster, claim) else None
 
     def template_hash(self, cluster: str, claim: Object, offering: str) -> str | None:
-        """Current template hash; None if the templates were deleted. Raises LaunchPending while the templates are
+        """Current template hash; None if the templates were deleted. Raises NotSynced while the templates are
         unknown.
         """
         node_class = self._state.node_classes.get((cluster, "", node_class_ref(claim["spec"]).get("name", "")))
@@ -80,7 +80,7 @@ class StandaloneMachineClient:
         references = [entry["infrastructureRef"], bootstrap_reference(entry)] if entry is not None else []
         unknown = any(each is not None and not self._machine_state.templates.has_synced(each) for each in references)
         if node_class is None or unknown:
-            raise LaunchPending("the templates are not listed yet")
+            raise NotSynced("the templates are not listed yet")
         try:
             return template_hash(*self._templates(cluster, claim, offering))
         except InsufficientCapacity:
@@ -108,7 +108,7 @@ class StandaloneMachineClient:
         )
         if reference is not None and not is_usable_template(bootstrap, capi_cluster.name):
             if not self._machine_state.templates.is_settled:
-                raise LaunchPending("the bootstrap templates are not listed yet")
+                raise NotSynced("the bootstrap templates are not listed yet")
             raise InsufficientCapacity(f"the bootstrap template of {offering} does not exist or is not selected")
         return entry, template, bootstrap
 

@@ -180,7 +180,9 @@ class CommandExecutor:
         except AlreadyExists:
             created = await client.get(NODE_CLAIMS, new_claim.name)  # created by an earlier, interrupted attempt
             if is_deleting(created):
-                raise CommandFailed(f"replacement {new_claim.name} of an earlier attempt is still being deleted") from None
+                raise CommandFailed(
+                    f"replacement {new_claim.name} of an earlier attempt is still being deleted"
+                ) from None
         self._state.node_claims.observe_write(created, cluster)
         message = (
             f"Created to replace {len(command.candidates)} node(s): "

@@ -27,6 +27,7 @@ from shoal.provision.cloudprovider.types import (
     InsufficientCapacity,
     LaunchPending,
     NodeClassNotReady,
+    NotSynced,
     ProviderError,
 )
 from shoal.provision.events import NODE_CLAIM_EVENTS
@@ -111,7 +112,7 @@ class LifecycleReconciler:
             return await self._advance(cluster, claim)
         except NotFound:
             return None  # the NodeClaim or its cluster was deleted
-        except LaunchPending as error:
+        except NotSynced as error:
             raise RequeueError(str(error)) from error
 
     async def _advance(self, cluster: str, claim: Object) -> float | None:
@@ -141,19 +142,9 @@ class LifecycleReconciler:
             return next_try - self._clock.monotonic()
         now_rfc3339 = rfc3339(self._clock.now())
         try:
-            instance = await self._provider.create(cluster, claim)
-        except LaunchPending as error:
-            claim = (
-                self._state.node_claims.get((cluster, "", name)) or claim
-            )  # the provider may have written its choice meanwhile
-            age = self._clock.now() - (parse_time(claim["metadata"]["creationTimestamp"]) or 0.0)
-            if age < STATUS_DELAY_SECONDS:
-                return STATUS_DELAY_SECONDS - age
-            return await self._update_status(
-                cluster,
-                claim,
-                with_condition(claim, LAUNCHED, "Unknown", now_rfc3339, error.reason, truncate_message(str(error))),
-            )
+            launch = await self._provider.create(cluster, claim)
+        except NotSynced as error:
+            launch = LaunchPending(str(error))
         except (InsufficientCapacity, NodeClassNotReady) as error:
             message = f"NodeClaim {name} event: {truncate_message(str(error))}"
             metric_reason = (
@@ -170,10 +161,23 @@ class LifecycleReconciler:
             new = with_condition(claim, LAUNCHED, "Unknown", now_rfc3339, reason, truncate_message(str(error)))
             requeue_after = await self._update_status(cluster, claim, new)
             return backoff if requeue_after is None else min(backoff, requeue_after)
+        if isinstance(launch, LaunchPending):
+            return await self._report_pending(cluster, claim, launch)
         self._launch_failures.pop(uid, None)
-        if labels := launch_labels(claim, instance):
+        if labels := launch_labels(claim, launch):
             claim = await self._patch(cluster, claim, {"metadata": {"labels": labels}})
-        return await self._update_status(cluster, claim, launched_status(claim, instance, now_rfc3339))
+        return await self._update_status(cluster, claim, launched_status(claim, launch, now_rfc3339))
+
+    async def _report_pending(self, cluster: str, claim: Object, launch: LaunchPending) -> float | None:
+        # The provider may have written its choice meanwhile.
+        claim = self._state.node_claims.get((cluster, "", claim["metadata"]["name"])) or claim
+        now = self._clock.now()
+        age = now - (parse_time(claim["metadata"]["creationTimestamp"]) or 0.0)
+        if age < STATUS_DELAY_SECONDS:
+            return STATUS_DELAY_SECONDS - age
+        message = truncate_message(launch.message)
+        new = with_condition(claim, LAUNCHED, "Unknown", rfc3339(now), launch.reason, message)
+        return await self._update_status(cluster, claim, new)
 
     async def _update_status(self, cluster: str, claim: Object, new: Object) -> float | None:
         """Advances registration, writes the status, and returns the seconds until the next deadline."""

@@ -32,6 +32,7 @@ from shoal.provision.cloudprovider.types import (
     NodeClaimNotFound,
     NodeClassKind,
     NodeClassNotReady,
+    NotSynced,
     ProviderError,
     RepairPolicy,
 )
@@ -115,7 +116,7 @@ class SimulatorProvider:
     def node_class_error(self, cluster: str, node_class: Object) -> tuple[str, str] | None:
         return None
 
-    async def create(self, cluster: str, claim: Object) -> Instance:
+    async def create(self, cluster: str, claim: Object) -> Instance | LaunchPending:
         await self.faults.inject("create", self._clock)
         existing = await self._find(cluster, claim)
         if existing is not None:
@@ -131,7 +132,10 @@ class SimulatorProvider:
             self._unregistered[cluster, claim["metadata"]["name"]] = launched
             self._registrations.put_nowait((cluster, claim["metadata"]["name"]))
             return instance_of(launched)
-        return instance_of(await self._create_node(cluster, claim, launched))
+        node = await self._create_node(cluster, claim, launched)
+        if node is None:
+            return LaunchPending(f"another node is called {launched['metadata']['name']}")
+        return instance_of(node)
 
     async def delete(self, cluster: str, claim: Object) -> None:
         await self.faults.inject("delete", self._clock)
@@ -198,7 +202,7 @@ class SimulatorProvider:
     async def _find(self, cluster: str, claim: Object) -> Object | None:
         """Returns None only if the server confirms it: a missing Node may not have reached the cache yet."""
         if not self.has_synced:
-            raise LaunchPending("the Nodes are not listed yet")
+            raise NotSynced("the Nodes are not listed yet")
         existing = self._node_of(cluster, claim)
         if existing is not None:
             return existing
@@ -208,14 +212,12 @@ class SimulatorProvider:
             return None
         return existing if is_node_of_claim(existing, claim) else None
 
-    async def _create_node(self, cluster: str, claim: Object, node_object: Object) -> Object:
+    async def _create_node(self, cluster: str, claim: Object, node_object: Object) -> Object | None:
+        """Returns None if another node has the name."""
         try:
             created = await self._resolver.client(cluster).create(NODES, node_object)
-        except AlreadyExists as error:
-            existing = await self._find(cluster, claim)
-            if existing is None:
-                raise LaunchPending(f"another node has the name {node_object['metadata']['name']}") from error
-            return existing
+        except AlreadyExists:
+            return await self._find(cluster, claim)
         return self._state.nodes.observe_write(created, cluster)
 
     async def _register(self, key: ObjectKey) -> None:

@@ -25,7 +25,7 @@ from shoal.kinds.karpenter.karpenter import (
 from shoal.objects.conditions import condition_is, get_condition
 from shoal.objects.duration import parse_time
 from shoal.objects.errors import NotFound
-from shoal.provision.cloudprovider.types import CloudProvider, LaunchPending, NodeClaimNotFound
+from shoal.provision.cloudprovider.types import CloudProvider, NodeClaimNotFound, NotSynced
 from shoal.provision.events import NODE_EVENTS
 from shoal.provision.lifecycle.decide import termination_time, with_condition, without_finalizer
 from shoal.provision.lifecycle.deletion import delete_claim
@@ -121,7 +121,7 @@ class TerminationReconciler:
             return await self._advance(cluster, node, claim)
         except NotFound:
             return None  # the node or its cluster was deleted
-        except LaunchPending as error:
+        except NotSynced as error:
             raise RequeueError(str(error)) from error
 
     async def _advance(self, cluster: str, node: Object, claim: Object | None) -> float | None:
