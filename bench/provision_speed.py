@@ -14,8 +14,8 @@ import orjson
 from bench.provision_loads import diverse, question
 from shoal.provision.simulation.simulate import simulate
 from shoal.provision.simulator.fake import increasing_fake_types
+from shoal.provision.solver.optimize import improve
 from shoal.provision.solver.process import ITERATIONS, SECONDS
-from shoal.provision.solver.worker import improve
 
 
 def main() -> None:

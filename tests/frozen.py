@@ -6,7 +6,6 @@ from typing import Any, NoReturn
 
 import pytest
 
-from shoal.client import reflector
 from shoal.client.reflector import Key
 from shoal.runtime.informer_store import InformerStore
 
@@ -53,5 +52,3 @@ def freeze_shared(monkeypatch: pytest.MonkeyPatch) -> None:
         InformerStore, "apply", lambda self, key, obj, revision: apply(self, key, frozen(obj), revision)
     )
     monkeypatch.setattr(InformerStore, "_show", lambda self, key, obj, written: show(self, key, frozen(obj), written))
-    kept = reflector._SharedReflectorStore._transform_object
-    monkeypatch.setattr(reflector._SharedReflectorStore, "_transform_object", lambda self, obj: frozen(kept(self, obj)))

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from shoal.client.https import HttpsTransport
-from shoal.client.reflector import Key, Reflector
+from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import Unreachable
 from shoal.clock import SystemClock
 from shoal.objects.errors import AlreadyExists, Conflict, Expired, Forbidden, NotFound, StatusError, Unauthorized
+from shoal.runtime.informer import Informer
 from tests.serving import Cluster, config_map, widget, widget_definition
 
 MAPS = GroupVersionResource("", "v1", "configmaps")
@@ -211,18 +212,19 @@ def test_another_cluster_of_the_same_server(cluster: Cluster, how: str) -> None:
 
 
 @both
-def test_a_reflector_follows_a_real_server(cluster: Cluster, how: str) -> None:
+def test_an_informer_follows_a_real_server(cluster: Cluster, how: str) -> None:
     cluster.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", widget_definition()).ok()
 
     async def work(client: Client) -> None:
         told: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
 
-        def changed(key: Key, obj: dict[str, Any] | None) -> None:
+        def changed(key: Key, old: dict[str, Any] | None, obj: dict[str, Any] | None) -> None:
             told.put_nowait((key[2], obj and obj["spec"]["size"]))
 
         await client.create(WIDGETS, widget("a", 1), "default")
-        reflector = Reflector(client, WIDGETS, SystemClock(), changed)
-        task = asyncio.create_task(reflector.run())
+        informer = Informer(client, WIDGETS, SystemClock())
+        informer.add_event_handler(changed)
+        task = asyncio.create_task(informer.run())
         try:
             async with asyncio.timeout(30):
                 assert await told.get() == ("a", 1)

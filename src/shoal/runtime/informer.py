@@ -12,8 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from shoal.client.list_watch import Transform, strip_managed_fields
-from shoal.client.reflector import Key
+from shoal.client.reflector import Key, Transform, strip_managed_fields
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
 from shoal.runtime.informer_store import IndexFunc, InformerStore

@@ -12,8 +12,7 @@ from collections.abc import AsyncIterator, Callable, Hashable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
-from shoal.client.list_watch import ListWatch, Transform
-from shoal.client.reflector import CLUSTER_ANNOTATION, Key, key_of
+from shoal.client.reflector import CLUSTER_ANNOTATION, Key, Reflector, Transform, key_of
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
 from shoal.objects.ownership import controller_of
@@ -74,7 +73,7 @@ class InformerStore:
         store: InformerStore | None = client.informers.get(key) if client.informers is not None else None
         if store is None:
             store = cls(transform)
-            store._reflector = ListWatch(
+            store._reflector = Reflector(
                 client,
                 gvr,
                 clock,
@@ -88,7 +87,7 @@ class InformerStore:
                 client.informers[key] = store
         return store
 
-    _reflector: ListWatch
+    _reflector: Reflector
 
     def __init__(self, transform: Transform) -> None:
         self._transform = transform

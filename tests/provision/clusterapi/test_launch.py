@@ -43,7 +43,7 @@ def test_an_offering_is_chosen_first() -> None:
 def test_a_machine_deployment_is_waited_for_and_may_refuse() -> None:
     assert step(OF_DEPLOYMENT) == WaitForMachine("waiting for a Machine of MachineDeployment default/east")
     assert step(OF_DEPLOYMENT, rejection="full") == FailLaunch("full")
-    gone = FailLaunch("MachineDeployment default/east takes no part any more")
+    gone = FailLaunch("MachineDeployment default/east is no longer selected")
     assert step(OF_DEPLOYMENT, has_node_group=False) == gone
 
 
@@ -61,4 +61,4 @@ def test_a_machine_is_done_when_it_has_a_provider_id(spec: Object | None) -> Non
 
 @pytest.mark.parametrize("machine", [None, {"metadata": {"deletionTimestamp": "x"}, "spec": {"providerID": "x"}}])
 def test_a_machine_that_is_gone_ends_the_launch(machine: Object | None) -> None:
-    assert step(HAS_MACHINE, machine) == FailLaunch("Machine default/m has gone")
+    assert step(HAS_MACHINE, machine) == FailLaunch("Machine default/m was deleted")

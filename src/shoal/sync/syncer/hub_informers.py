@@ -12,8 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from shoal.client.list_watch import Transform, strip_managed_fields
-from shoal.client.reflector import Key
+from shoal.client.reflector import Key, Transform, strip_managed_fields
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
