@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from shoal.kinds.workload import workloadcluster
+from shoal.sync.syncer.syncer import Syncer
 from tests.serving import Cluster, Server, config_map
 from tests.sync.hub_cluster_pair import with_config
 from tests.sync.pull_mode import identity, pull_syncer
@@ -327,3 +329,25 @@ def test_it_has_no_rights_without_its_cluster(world: World) -> None:
     assert world.hub.request("GET", path, token=token).status == 403
     world.hub.delete(f"/api/v1/namespaces/shoal-syncers/serviceaccounts/{name}").ok()
     assert world.hub.request("GET", path, token=token).status == 401
+
+
+@pytest.mark.parametrize("pull", [False, True])
+def test_a_syncer_that_fails_is_started_again(world: World, pull: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    member, name, runs = world.member(), f"{world.namespace}-fails", list[str]()
+    report = Syncer._report
+
+    async def fail_once(syncer: Syncer) -> None:
+        if syncer.name == name:
+            runs.append(name)
+            if len(runs) == 1:
+                raise KeyError("a defect")
+        await report(syncer)
+
+    monkeypatch.setattr(Syncer, "_report", fail_once)
+    if not pull:
+        world.register(member, name)
+    with pull_syncer(world, name, member, identity(world, name)) if pull else nullcontext():
+        world.ready(name)
+        world.hub.post(world.path("configmaps"), config_map("settings", {"a": "1"}, labels={ASSIGNED: name})).ok()
+        there(member, f"{world.path('configmaps')}/settings")
+    assert len(runs) == 2

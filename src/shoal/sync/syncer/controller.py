@@ -18,7 +18,7 @@ from shoal.runtime.controller import Controller, RequeueError
 from shoal.runtime.informer import Informer
 from shoal.sync.cluster_status import ClusterStatusWriter
 from shoal.sync.conditions import SyncCondition
-from shoal.sync.remote_cluster import NewClient, NoKubeconfig, kubeconfig_of
+from shoal.sync.remote_cluster import KubeconfigText, NewClient, NoKubeconfig, kubeconfig_of
 from shoal.sync.resources import CLUSTERS, IMPORTS
 from shoal.sync.syncer.finalizer_cleanup import FinalizerCleanup
 from shoal.sync.syncer.heartbeats import SyncerHeartbeats
@@ -146,7 +146,7 @@ class SyncerManager:
             uid = cluster["metadata"]["uid"]
             if running is None or running.digest != kubeconfig.digest or running.syncer.uid != uid:
                 await self._stop(name)
-                running = await self._start(cluster, kubeconfig.client(self._new_client), kubeconfig.digest)
+                running = await self._start(cluster, kubeconfig)
         except NoKubeconfig as error:
             self._without_kubeconfig.add(name)
             await self._stop(name)
@@ -211,7 +211,7 @@ class SyncerManager:
             return
         raise RequeueError("a workload Cluster with this name was created concurrently")
 
-    async def _start(self, cluster: Object, client: Client, digest: str) -> RunningSyncer:
+    async def _start(self, cluster: Object, kubeconfig: KubeconfigText) -> RunningSyncer:
         name = cluster["metadata"]["name"]
         components = self._components
         identity = await components.hub_writer.hub_uid()
@@ -219,13 +219,13 @@ class SyncerManager:
             hub=components.hub,
             hub_writer=components.hub_writer,
             hub_id=identity,
-            client=client,
+            client=kubeconfig.client(self._new_client),
             status_writer=self._status_writer,
             on_unauthorized=lambda: self._controller.queue.add(name),
         )
         syncer = Syncer(cluster, config, self._clock)
         task = asyncio.create_task(syncer.run(), name=f"syncer {name}")
-        running = self._running[name] = RunningSyncer(syncer, digest, task)
+        running = self._running[name] = RunningSyncer(syncer, kubeconfig.digest, task)
         task.add_done_callback(lambda done: self._on_syncer_exit(name, done))
         return running
 

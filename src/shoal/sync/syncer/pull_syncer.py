@@ -146,6 +146,7 @@ class PullSyncer:
         """A syncer ends only when stopped; any other end is a fault, and it is restarted."""
         if task is self._task:
             self._syncer, self._task = None, None
+            self.started.clear()
             if not task.cancelled():
                 log.error("%s ended unexpectedly", self.name, exc_info=task.exception())
             self._controller.queue.add_after(self._cluster_name, RETRY_SECONDS)
