@@ -45,7 +45,7 @@ def by_previous_worker(key: Key, managed: Object) -> tuple[str, ...]:
     """Index of ManagedClusters that were migrated and are not ready yet by their previous Worker, and by ANY_WORKER."""
     if not is_migrating(managed) or infrav1.is_deleting(managed):
         return ()
-    return str(infrav1.status_of(managed)["lastMove"]["from"]), ANY_WORKER
+    return str(infrav1.status_of(managed)["lastMove"].get("from") or ""), ANY_WORKER
 
 
 def by_migration_worker(key: Key, managed: Object) -> tuple[str, ...]:

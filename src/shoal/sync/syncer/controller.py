@@ -40,7 +40,7 @@ RETRY_SECONDS = 2.0
 
 def by_location(key: Key, import_: Object) -> tuple[str]:
     """Index by workload Cluster."""
-    return (import_["spec"]["location"],)
+    return (str((import_.get("spec") or {}).get("location", "")),)
 
 
 @dataclass(frozen=True, slots=True)
