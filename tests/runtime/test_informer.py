@@ -266,3 +266,17 @@ async def test_own_writes_are_waited_for() -> None:
     writes.expect("a", thing("x", 9))
     writes.forget("a")
     assert writes.satisfied("a")
+
+
+def by_team(key: Key, obj: Object) -> tuple[str]:
+    return (obj["metadata"]["labels"]["team"],)
+
+
+async def test_an_index_function_that_fails_leaves_the_object_out(caplog: pytest.LogCaptureFixture) -> None:
+    labelled = thing("b", 2)
+    labelled["metadata"]["labels"] = {"team": "blue"}
+    changes = [event("MODIFIED", thing("b", 6)), event("DELETED", thing("a", 7)), HOLD]
+    async with informer(Scripted([listed(5, thing("a", 1), labelled)], [changes]), indexers=(by_team,)) as view:
+        await idle()
+        assert (list(view.objects), view.by_index(by_team, "blue")) == ([("c", "n", "b")], [])
+    assert "index function by_team failed for c/n/a" in caplog.text

@@ -55,7 +55,7 @@ class Informer:
         self.gvr = gvr
         self.name = f"informer {gvr.resource}"
         self._clock, self._admits = clock, admits
-        self._store = InformerStore.shared(
+        self._store = InformerStore.for_client(
             client, gvr, clock, labels=labels, fields=fields, poll_until_served=poll_until_served, transform=transform
         )
         self._store.add_indexers(indexers)
@@ -131,7 +131,7 @@ class Informer:
                     await self._has_failed.wait()
             finally:
                 if self.has_synced:
-                    self._resumed_from = dict(self._store.delivered())
+                    self._resumed_from = dict(self._store.delivered_objects())
                     self._has_stopped = True
                     if not self._resumable:
                         self._synced.clear()
@@ -141,7 +141,7 @@ class Informer:
         if self._has_stopped:
             old, self._resumed_from, self._has_stopped = self._resumed_from, {}, False
         self._synced.set()
-        current = self._store.delivered()
+        current = self._store.delivered_objects()
         for key, obj in tuple(current.items()):
             if not self._resumable or old.get(key) is not obj:
                 self.deliver(key, old.get(key), obj)
@@ -177,7 +177,7 @@ class Informer:
         while self._failed_callbacks or any(delivery.failed for delivery in self._deliveries):
             await self._clock.sleep(delay)
             delay = min(delay * 2, MAX_DELAY)
-            current = self._store.delivered()
+            current = self._store.delivered_objects()
             for delivery in self._deliveries:
                 failed, delivery.failed = delivery.failed, {}
                 for key, old in failed.items():

@@ -8,6 +8,7 @@ A store with a resumable informer keeps its objects instead, and its watch resum
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
@@ -16,6 +17,8 @@ from shoal.client.reflector import CLUSTER_ANNOTATION, Key, Reflector, Transform
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
 from shoal.objects.ownership import controller_of
+
+log = logging.getLogger("shoal.runtime")
 
 Object = dict[str, Any]
 IndexFunc = Callable[[Key, Object], Iterable[Hashable]]
@@ -56,7 +59,7 @@ class InformerStore:
     """The sink of one reflector."""
 
     @classmethod
-    def shared(
+    def for_client(
         cls,
         client: Client,
         gvr: GroupVersionResource,
@@ -143,7 +146,7 @@ class InformerStore:
     # --- what the reflector reads ---
 
     def replace(self, objects: dict[Key, Object], revision: int) -> None:
-        old = self.delivered()
+        old = self.delivered_objects()
         still_ahead = {
             key: (written, self.objects.get(key))
             for key, (written, _) in self._ahead.items()
@@ -177,7 +180,7 @@ class InformerStore:
         self.revision = revision
         self._drop_reached()
 
-    def delivered(self) -> dict[Key, Object]:
+    def delivered_objects(self) -> dict[Key, Object]:
         """The objects without own writes, as consumers got them."""
         if not self._ahead:
             return self.objects
@@ -234,13 +237,22 @@ class InformerStore:
             del self.objects[key]
 
 
+def _index_values(function: IndexFunc, key: Key, obj: Object) -> Iterable[Hashable]:
+    """An object that the function cannot handle is not in its index. Other objects and indexes are not affected."""
+    try:
+        return tuple(function(key, obj))
+    except Exception:
+        log.exception("index function %s failed for %s", function.__name__, "/".join(key))
+        return ()
+
+
 def _insert(index: _Index, function: IndexFunc, key: Key, obj: Object) -> None:
-    for value in function(key, obj):
+    for value in _index_values(function, key, obj):
         index.setdefault(value, {})[key] = obj
 
 
 def _remove(index: _Index, function: IndexFunc, key: Key, obj: Object) -> None:
-    for value in function(key, obj):
+    for value in _index_values(function, key, obj):
         bucket = index.get(value)
         if bucket is not None:
             bucket.pop(key, None)

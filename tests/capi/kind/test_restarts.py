@@ -99,7 +99,7 @@ class Slow(KindRunner):
         return
 
     async def kubeconfig(self, name: str) -> str:
-        raise KindError("CommandFailed", "none")
+        raise ValueError("a cluster that was created stays")
 
 
 async def idle() -> None:

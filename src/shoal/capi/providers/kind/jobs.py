@@ -67,6 +67,8 @@ class KindJobs:
                 job.access = parse_kubeconfig(await self._command.kubeconfig(name))
             except KindError as problem:
                 log.info("kind cluster %s was created; its kubeconfig is not available yet: %s", name, problem)
+            except Exception:
+                log.exception("kind cluster %s was created; reading its kubeconfig failed", name)
 
         self._start(uid, KindJob(CREATE), make)
 
@@ -86,9 +88,10 @@ class KindJobs:
         job = self._jobs.get(uid)
         if job is None:
             return
-        job.is_cancelled = True
         if job.task is not None:
-            job.task.cancel()
+            if not job.is_cancelled:  # a second cancellation would interrupt the end of the process
+                job.is_cancelled = True
+                job.task.cancel()
             await asyncio.wait((job.task,))
         if self._jobs.get(uid) is job:
             del self._jobs[uid]
