@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.serving import WIDGETS, Cluster, Server, Watch, config_map, widget, widget_definition
+from shoal.apiserver.verbs.watch import terminate_watches
+from tests.serving import WIDGETS, Cluster, Server, Watch, config_map, fresh_cluster, widget, widget_definition
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
@@ -405,3 +406,45 @@ def test_a_watch_can_be_confirmed_at_once(cluster: Cluster) -> None:
         assert int(revision(mark["object"])) >= int(revision(second)), "nothing up to there is on its way any more"
     with cluster.watch(f"{MAPS}{query}&timeoutSeconds=1") as watch:
         assert [event["type"] for event in watch] == ["ADDED"], "without bookmarks there are none"
+
+
+@pytest.mark.parametrize("scope", ["", "/a", "?fieldSelector=metadata.name%3Da", "?labelSelector=app%3Dx"])
+def test_a_logical_cluster_that_moves_away_ends_its_watches_without_deletions(still_server: Server, scope: str) -> None:
+    cluster = fresh_cluster(still_server)
+    cluster.post(MAPS, config_map("a", labels={"app": "x"})).ok()
+    with cluster.watch(MAPS + scope) as watch:
+        assert told(watch.take(1)) == [("ADDED", "a")]
+        end_watches_of(cluster)
+        cluster.delete(f"{MAPS}/a").ok()
+        assert told(watch) == []
+    cluster.close()
+
+
+def test_watches_by_field_value_end_with_a_logical_cluster_that_moves_away(still_server: Server) -> None:
+    cluster, stays = fresh_cluster(still_server, "cluster"), fresh_cluster(still_server, "cluster")
+    pods = "/api/v1/namespaces/default/pods"
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
+    }
+    for each in (cluster, stays):
+        each.post(pods, pod).ok()
+    by_node = f"{pods}?fieldSelector=spec.nodeName%3Dn1"
+    with cluster.watch(by_node) as watch, stays.watch(by_node) as other:
+        assert told([*watch.take(1), *other.take(1)]) == [("ADDED", "p"), ("ADDED", "p")]
+        end_watches_of(cluster)
+        for each in (cluster, stays):
+            each.delete(f"{pods}/p?gracePeriodSeconds=0").ok()
+        assert told(watch) == []
+        assert told(other.take(1)) == [("DELETED", "p")]
+    cluster.close()
+    stays.close()
+
+
+def end_watches_of(cluster: Cluster) -> None:
+    async def end() -> None:
+        terminate_watches(cluster.server.shoal.server.core, cluster.name)
+
+    cluster.server.call(end())

@@ -134,6 +134,13 @@ class ResourceCache:
                 if not fields:
                     del self.trigger_watchers[cluster]
 
+    def event_handlers(self, cluster: str) -> list[EventHandler]:
+        """All handlers of a cluster, with and without a trigger."""
+        handlers = list(self.handlers.get(cluster, ()))
+        for watchers in self.trigger_watchers.get(cluster, {}).values():
+            handlers += watchers.handlers()
+        return handlers
+
     @property
     def watcher_count(self) -> int:
         trigger_watchers = (each for fields in self.trigger_watchers.values() for each in fields.values())

@@ -48,6 +48,9 @@ class TriggerWatchers:
     def __len__(self) -> int:
         return sum(map(len, self._handlers.values()))
 
+    def handlers(self) -> list[EventHandler]:
+        return [handler for handlers in self._handlers.values() for handler in handlers]
+
     def add(self, value: str, handler: EventHandler) -> None:
         self._handlers.setdefault(value, {})[handler] = None
 

@@ -248,8 +248,8 @@ class CacheWatcher:
 def terminate_watches(server: ServerComponents, cluster: str) -> None:
     """Ends the watches of a cluster that moves to another server. Clients reconnect there and see no deletions here."""
     for kind in server.cache.resource_caches.values():
-        for listener in list(kind.handlers.get(cluster, ())):
-            watcher = getattr(listener, "__self__", None)
+        for handler in kind.event_handlers(cluster):
+            watcher = getattr(handler, "__self__", None)
             if isinstance(watcher, CacheWatcher):
                 watcher.terminate()
 
