@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from shoal.objects import digest
 from tests.apiserver.webhooks.receiver import Receiver, Reply
 from tests.serving import DEFINITIONS, Cluster, Server, fresh_cluster
 
@@ -130,6 +131,8 @@ def test_pages_and_selectors_of_another_version(hosts: Hosts) -> None:
     assert [len(call["objects"]) for call in hosts.calls] == [2, 1]
     chosen = cluster.get(f"{V2}?fieldSelector=spec.host%3Db").ok()
     assert [item["metadata"]["name"] for item in chosen["items"]] == ["b"]
+    known = digest.encode(digest.bucket_sums([], 1))
+    assert list(cluster.get(f"{V2}?fieldSelector=spec.host%3Db&digest={known}").ok()["items"]) == ["default/b"]
 
 
 def test_writes_of_another_version(hosts: Hosts) -> None:
@@ -162,6 +165,31 @@ def test_a_deletion_that_waits_is_kept_in_the_stored_version(hosts: Hosts) -> No
     assert hosts.cluster.get(f"{V1}/a").ok()["spec"] == {"hostPort": "x:1"}
     hosts.cluster.patch(f"{V2}/a", {"metadata": {"finalizers": None}}).ok()
     assert hosts.cluster.get(f"{V1}/a").status == 404
+
+
+def test_deletecollection_selects_by_fields_of_the_requested_version(hosts: Hosts) -> None:
+    cluster = hosts.cluster
+    for name, host in (("a", "x"), ("b", "y"), ("c", "x"), ("d", "x")):
+        cluster.post(V1, v1(name, f"{host}:1")).ok()
+    deleted = cluster.delete(f"{V2}?fieldSelector=spec.host%3Dx&limit=2").ok()
+    assert [(item["apiVersion"], item["metadata"]["name"]) for item in deleted["items"]] == [
+        ("example.com/v2", "a"),
+        ("example.com/v2", "c"),
+    ]
+    # One call converts the whole collection.
+    assert [[obj["metadata"]["name"] for obj in call["objects"]] for call in hosts.calls] == [["a", "b", "c", "d"]]
+    assert [item["metadata"]["name"] for item in cluster.get(V1).ok()["items"]] == ["b", "d"]
+    assert cluster.delete(f"{V2}?fieldSelector=spec.host%3Dz").ok()["items"] == []
+    cluster.delete(f"{V2}?fieldSelector=spec.host%21%3Dx").ok()
+    assert [item["metadata"]["name"] for item in cluster.get(V1).ok()["items"]] == ["d"]
+
+
+def test_deletecollection_deletes_nothing_if_the_conversion_fails(hosts: Hosts) -> None:
+    for name in ("a", "b"):
+        hosts.cluster.post(V1, v1(name, "x:1")).ok()
+    hosts.reply(lambda review: answer(review, result={"status": "Failed", "message": "cannot"}))
+    assert hosts.cluster.delete(f"{V2}?fieldSelector=spec.host%3Dx").status == 500
+    assert len(hosts.cluster.get(V1).ok()["items"]) == 2
 
 
 def test_watches_of_another_version_keep_their_order(hosts: Hosts) -> None:

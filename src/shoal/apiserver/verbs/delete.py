@@ -22,7 +22,7 @@ from shoal.apiserver.response.render import encode_object, list_response, object
 from shoal.apiserver.selection import selection_predicate
 from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.apiserver.verbs.update import remove_object
-from shoal.apiserver.webhooks.conversion import convert_entries
+from shoal.apiserver.webhooks.conversion import convert_entries, converted_entry
 from shoal.apiserver.write.decode import SCHEME_SUFFIX
 from shoal.apiserver.write.pipeline import (
     conflict,
@@ -121,10 +121,13 @@ async def deletecollection(server: ServerComponents, ctx: RequestContext) -> Res
     predicate = selection_predicate(ctx.resource, list_opts.label_selector, list_opts.field_selector)
     apply_continue_token(list_opts)
     entries = ctx.resource_cache.table(ctx.info.cluster).select(ctx.namespace, list_opts.continue_key)
+    limit = list_opts.limit if list_opts.limit > 0 else len(entries)
+    if predicate is None:
+        entries = entries[:limit]
+    # Selectors apply to the object in the requested version.
+    await convert_entries(server.webhooks.client, ctx.info.cluster, ctx.resource, entries)
     if predicate is not None:
-        entries = [entry for entry in entries if predicate.matches(entry)]
-    if list_opts.limit > 0:
-        entries = entries[: list_opts.limit]
+        entries = [entry for entry in entries if predicate.matches(converted_entry(ctx.resource, entry))][:limit]
     for start in range(0, len(entries), BATCH_SIZE):
         batch = entries[start : start + BATCH_SIZE]
         await asyncio.gather(*(_delete_collection_item(server, ctx, entry, options) for entry in batch))

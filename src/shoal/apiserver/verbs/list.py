@@ -100,10 +100,13 @@ def _digest(server: ServerComponents, ctx: RequestContext, predicate: SelectionP
     """Digest of the whole current state."""
     if ctx.info.cluster == WILDCARD:
         raise BadRequest(f"{DIGEST_PARAMETER} is not supported in the wildcard view")
+    indexable = predicate is not None and ctx.resource.conversion is None
     candidates = ctx.resource_cache.table(ctx.info.cluster).select(
-        ctx.namespace, "", predicate.trigger if predicate is not None else None
+        ctx.namespace, "", predicate.trigger if predicate is not None and indexable else None
     )
-    selected = [entry for entry in candidates if predicate is None or predicate.matches(entry)]
+    selected = [
+        entry for entry in candidates if predicate is None or predicate.matches(converted_entry(ctx.resource, entry))
+    ]
     return digest_response(ctx.query[DIGEST_PARAMETER], selected, server.cache.revision)
 
 
