@@ -22,6 +22,7 @@ CACHE_SIZE = 4096
 
 
 class RequestAttributes(NamedTuple):
+    info: RequestInfo
     verb: str
     metric_labels: RequestLabels
     """Metric labels. Not valid for a patch, which is counted by its media type as well."""
@@ -36,15 +37,16 @@ def cached_request_attributes(method: str, path: str) -> RequestAttributes:
 def _parse_request(method: str, path: str) -> RequestAttributes:
     info = parse_path(path)
     verb = verb_of(method, info, watching=False)
-    return RequestAttributes(
-        verb, request_labels_of(Request(method, path), info), authorizer_attributes(info, verb, {})
-    )
+    labels = request_labels_of(Request(method, path), info)
+    return RequestAttributes(info, verb, labels, authorizer_attributes(info, verb, {}))
 
 
 _parse_request_cached = lru_cache(maxsize=CACHE_SIZE)(_parse_request)
 
 
 def authorizer_attributes(info: RequestInfo, verb: str, query: Mapping[str, str]) -> Attributes:
+    if not info.plural:
+        return Attributes(info.cluster, verb, path=info.path.rstrip("/") or "/")
     name = info.name
     if not name and "fieldSelector" in query and verb in ("list", "watch", "deletecollection"):
         predicate = (

@@ -36,8 +36,6 @@ class Request:
     """Every header line in order. Filled only if a name came twice."""
     original_path: str = ""
     """The path the client sent, if a route has rewritten `path`. Responses that contain URLs repeat it."""
-    response_headers: tuple[tuple[str, str], ...] = ()
-    """Headers added to the response, whatever the response is."""
 
     def header_list(self, name: str) -> list[str]:
         """Returns all values of a header that may come more than once."""

@@ -8,7 +8,7 @@ import pytest
 
 from shoal.apiserver.authn.authenticator import User
 from shoal.apiserver.authz import Attributes, Authorizer
-from shoal.apiserver.impersonation import impersonate, parse_headers
+from shoal.apiserver.impersonation import impersonated_user, parse_headers
 from shoal.objects.errors import BadRequest, Forbidden
 from shoal.objects.wire import Request
 from tests.apiserver.authz.role_table import RoleTable, grant, person, rule
@@ -76,9 +76,9 @@ def test_uid_and_extra() -> None:
 def test_the_result_belongs_to_the_cluster_of_the_request() -> None:
     admin = person("admin", "system:masters")
     authorizer = Authorizer(RoleTable())
-    in_blue = impersonate(asking(USER, ("impersonate-group", "system:masters")), admin, "blue", authorizer)
+    in_blue = impersonated_user(asking(USER, ("impersonate-group", "system:masters")), admin, "blue", authorizer)
     assert (in_blue.cluster, in_blue.crosses_clusters) == ("blue", False)
-    across = impersonate(asking(USER), admin, "*", authorizer)
+    across = impersonated_user(asking(USER), admin, "*", authorizer)
     assert (across.cluster, across.crosses_clusters) == ("root", False)
 
 
@@ -148,7 +148,7 @@ def test_each_header_needs_its_rule() -> None:
     table = RoleTable()
     authorizer = Authorizer(table)
     with pytest.raises(Forbidden) as caught:
-        impersonate(asking(USER), person(), "root", authorizer)
+        impersonated_user(asking(USER), person(), "root", authorizer)
     assert caught.value.message == (
         'users "bob" is forbidden: User "alice" cannot impersonate resource "users" in API group "" '
         "at the cluster scope"
@@ -157,11 +157,11 @@ def test_each_header_needs_its_rule() -> None:
         grant(table, [needed for needed, _, _ in RULES[:held]])
         _, header, said = RULES[held]
         with pytest.raises(Forbidden) as caught:
-            impersonate(asking(USER, header), person(), "root", authorizer)
+            impersonated_user(asking(USER, header), person(), "root", authorizer)
         assert caught.value.message == said
     grant(table, [needed for needed, _, _ in RULES])
     everything = asking(*[header for _, header, _ in RULES])
-    assert impersonate(everything, person(), "root", authorizer).groups == ("devs", AUTHENTICATED)
+    assert impersonated_user(everything, person(), "root", authorizer).groups == ("devs", AUTHENTICATED)
 
 
 def test_a_service_account_by_its_namespace() -> None:
@@ -169,9 +169,11 @@ def test_a_service_account_by_its_namespace() -> None:
     grant(table, [rule("", "serviceaccounts", "impersonate")], "ns")
     authorizer = Authorizer(table)
     bot = asking(("impersonate-user", "system:serviceaccount:ns:bot"))
-    assert impersonate(bot, person(), "root", authorizer).name == "system:serviceaccount:ns:bot"
+    assert impersonated_user(bot, person(), "root", authorizer).name == "system:serviceaccount:ns:bot"
     with pytest.raises(Forbidden) as caught:
-        impersonate(asking(("impersonate-user", "system:serviceaccount:kube-system:x")), person(), "root", authorizer)
+        impersonated_user(
+            asking(("impersonate-user", "system:serviceaccount:kube-system:x")), person(), "root", authorizer
+        )
     assert caught.value.message == (
         'serviceaccounts "x" is forbidden: User "alice" cannot impersonate resource "serviceaccounts" '
         'in API group "" in the namespace "kube-system"'
@@ -190,11 +192,11 @@ def test_only_with_a_user(line: tuple[str, str]) -> None:
     authorizer = Authorizer(RoleTable())
     for lines in ([line], [("impersonate-user", ""), line]):
         with pytest.raises(BadRequest, match="without impersonating a user name"):
-            impersonate(asking(*lines), person("admin", "system:masters"), "root", authorizer)
+            impersonated_user(asking(*lines), person("admin", "system:masters"), "root", authorizer)
 
 
 def test_without_headers_nothing_happens() -> None:
     user = person()
     authorizer = Authorizer(RoleTable())
     for lines in ([], [("accept", "x")], [("impersonate-user", "")], [("impersonate-other", "x")]):
-        assert impersonate(asking(*lines), user, "root", authorizer) is user
+        assert impersonated_user(asking(*lines), user, "root", authorizer) is user

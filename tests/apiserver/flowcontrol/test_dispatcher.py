@@ -26,12 +26,14 @@ class RecordingHandler:
 
     def __init__(self, settings: DispatcherConfig = NO_SLACK, level: PriorityLevel = LEVEL) -> None:
         self.served: list[str] = []
+        self.contexts: dict[str, str | None] = {}
         self.pending_writes: dict[str, asyncio.Future[Answer]] = {}
         self.level = level
         seats = SeatAllocator(settings.total_seats, lambda cluster: (level,))
         self.dispatcher = RequestDispatcher(self.handle, self.classify, error_response, seats, settings)
 
-    def handle(self, request: Request) -> Answer | Awaitable[Answer]:
+    def handle(self, request: Request, ctx: str | None) -> Answer | Awaitable[Answer]:
+        self.contexts[request.path] = ctx
         self.served.append(request.path)
         if request.method == "GET":
             return Response(200, b"")
@@ -40,8 +42,9 @@ class RecordingHandler:
         self.pending_writes[request.path] = asyncio.get_running_loop().create_future()
         return self.pending_writes[request.path]
 
-    def classify(self, request: Request) -> Flow | None:
-        return None if request.path == "exempt" else Flow("root", self.level, request.path.split("-")[0], ())
+    def classify(self, request: Request) -> tuple[str, Flow | None]:
+        flow = None if request.path == "exempt" else Flow("root", self.level, request.path.split("-")[0], ())
+        return f"context of {request.path}", flow
 
     def request(self, path: str, method: str = "GET", body: bytes = b"") -> Response | asyncio.Future[Answer]:
         answer = self.dispatcher.handle(Request(method, path, body=body))
@@ -88,6 +91,19 @@ async def test_the_exempt_go_at_once() -> None:
     kitchen.request("loud-0")
     assert isinstance(kitchen.request("exempt"), Response)
     assert kitchen.served == ["first-0", "exempt"]
+
+
+async def test_the_handler_gets_the_context_of_the_classification() -> None:
+    kitchen = RecordingHandler()
+    for path in ("first-0", "loud-0", "exempt"):
+        kitchen.request(path)
+    await run_loop(10)
+    # The first one was served as it came and not classified.
+    assert kitchen.contexts == {
+        "first-0": None,
+        "loud-0": "context of loud-0",
+        "exempt": "context of exempt",
+    }
 
 
 async def test_too_many_of_one_flow_and_of_a_level_come_back_later() -> None:

@@ -28,6 +28,7 @@ def test_it_is_the_same_the_second_time(method: str, path: str) -> None:
     target = parse_path(path)
     verb = verb_of(method, target, watching=False)
     expected = (
+        target,
         verb,
         request_labels_of(Request(method, path), target),
         request_attributes.authorizer_attributes(target, verb, {}),

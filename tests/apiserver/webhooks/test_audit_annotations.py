@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from shoal.apiserver.audit.config import AuditConfig, open_auditor
@@ -23,12 +24,13 @@ def test_annotations_of_a_write(hooks: Hooks, tmp_path: Path) -> None:
     app = hooks.cluster.server.shoal.server.app
     audit = open_auditor(AuditConfig(str(tmp_path / "audit.log")), SystemClock())
     assert audit is not None
-    app._audit = audit
+    plain = app._server
+    app._server = replace(plain, auditor=audit)
     try:
         hooks.cluster.post(CONFIG_MAPS, config_map("a", {"k": "v"})).ok()
         assert hooks.cluster.post(CONFIG_MAPS, config_map("b", {"k": "v"})).status == 400
     finally:
-        app._audit = None
+        app._server = plain
         audit.close()
     events = [json.loads(line) for line in (tmp_path / "audit.log").read_text().splitlines()]
     mine = [one for one in events if one["objectRef"]["resource"] == "configmaps"]

@@ -4,6 +4,7 @@ and a second round for those who want to see what came after them."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +99,12 @@ def test_what_policies_leave_in_the_audit_log(hooks: Hooks, tmp_path: Path) -> N
     app = hooks.cluster.server.shoal.server.app
     audit = open_auditor(AuditConfig(str(tmp_path / "audit.log")), SystemClock())
     assert audit is not None
-    app._audit = audit
+    plain = app._server
+    app._server = replace(plain, auditor=audit)
     try:
         write(hooks.cluster, "notes", PLAIN).ok()
     finally:
-        app._audit = None
+        app._server = plain
         audit.close()
     events = [json.loads(line) for line in (tmp_path / "audit.log").read_text().splitlines()]
     (found,) = (each["annotations"] for each in events if each["objectRef"]["resource"] == "configmaps")

@@ -250,7 +250,7 @@ async def test_metrics_do_not_grow_with_paths(fleet: Fleet) -> None:
         with pytest.raises(StatusError):
             await fleet.client(f"{fleet.hub.url}/managedclusters/ns-{number}/c", "").get(SPACES, "default")
     await fleet.east.get(SPACES, "default")
-    lines = fleet.hub.app._metrics.render().decode().splitlines()
+    lines = fleet.hub.core.metrics.render().decode().splitlines()
     labels = 'verb="GET",group="",version="",resource="managedclusters",subresource="",scope="",component="apiserver"'
     counted = [line for line in lines if line.startswith("apiserver_request_total") and labels[11:] in line]
     assert counted == [

@@ -238,6 +238,7 @@ class WatchCache:
     def __init__(self, bootstrap_source: BootstrapSource) -> None:
         self._bootstrap_source = bootstrap_source
         self.resource_caches: dict[str, ResourceCache] = {}
+        self._by_group_resource: dict[tuple[str, str], ResourceCache] = {}
         self.revision = 0
         self.oldest_revision = 0
         """Watches and exact lists may start from this revision. Older ones get 410."""
@@ -249,7 +250,11 @@ class WatchCache:
         """None if tracing is off."""
 
     def resource_cache(self, group: str, plural: str) -> ResourceCache:
-        return self.resource_cache_by_key(f"{group or 'core'}/{plural}")
+        found = self._by_group_resource.get((group, plural))
+        if found is None:
+            found = self.resource_cache_by_key(f"{group or 'core'}/{plural}")
+            self._by_group_resource[group, plural] = found
+        return found
 
     def resource_cache_by_key(self, key: str) -> ResourceCache:
         kind = self.resource_caches.get(key)

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs
 
 import orjson
 
 from shoal import __version__
-from shoal.apiserver.authn.authenticator import User
-from shoal.apiserver.authz import Attributes, forbidden
 from shoal.apiserver.endpoints.discovery import DiscoveryHandler
 from shoal.apiserver.endpoints.metadata_stream import is_metadata_path, metadata_response
 from shoal.apiserver.endpoints.openapi import OpenAPIService
 from shoal.apiserver.metrics.requests import APIServerMetrics
 from shoal.apiserver.registry.clusters import LogicalCluster
-from shoal.apiserver.request.info import ROOT, RequestInfo
-from shoal.apiserver.server import ServerComponents
+from shoal.apiserver.request.info import ROOT
+from shoal.apiserver.server import RequestContext, ServerComponents, not_found_page
 from shoal.kinds.versions import KUBERNETES_VERSION
 from shoal.objects.errors import MethodNotSupported, NotFound
-from shoal.objects.wire import Answer, Request, Response
+from shoal.objects.wire import Answer, Response
 
 HEALTH_PATHS = ("healthz", "livez", "readyz")
 HealthCheck = Callable[[], str]
@@ -41,14 +39,11 @@ class NonResourceHandler:
         self.ready_checks: dict[str, HealthCheck] = {}
         self._check_counts: dict[tuple[str, str, str], int] = {}
         """(check, result, path) -> count."""
-        self.probe_readiness: Callable[[], Awaitable[None] | None] = lambda: None
-        """Runs before /readyz is answered and updates what its checks report."""
 
-    def handle(
-        self, request: Request, info: RequestInfo, user: User, cluster: LogicalCluster, query: dict[str, str]
-    ) -> Answer:
+    def handle(self, ctx: RequestContext) -> Answer:
+        """Answers an authorized request."""
+        request, info, cluster, query = ctx.request, ctx.info, ctx.cluster, ctx.query
         path = info.path.rstrip("/") or "/"
-        self._authorize(request, info, user, path)
         if request.method not in ("GET", "HEAD"):
             raise MethodNotSupported("the server does not allow this method on the requested resource")
         if is_metadata_path(info):
@@ -84,12 +79,6 @@ class NonResourceHandler:
         if path == "/":
             return Response(200, orjson.dumps({"paths": self._paths(cluster)}))
         return not_found_page()
-
-    def _authorize(self, request: Request, info: RequestInfo, user: User, path: str) -> None:
-        attributes = Attributes(cluster=info.cluster, verb=request.method.lower(), path=path)
-        decision = self._server.authorizer.authorize(user, attributes)
-        if not decision.allowed:
-            raise forbidden(user, attributes, decision.reason)
 
     def _checks(self, root: str) -> dict[str, HealthCheck]:
         return {**self.checks, **(self.ready_checks if root == "readyz" else {})}
@@ -171,8 +160,3 @@ def version_info(version: str) -> dict[str, Any]:
         "compiler": platform.python_implementation().lower(),
         "platform": f"{sys.platform}/{platform.machine()}",
     }
-
-
-def not_found_page() -> Response:
-    """Upstream sends no Status for a path outside all resources."""
-    return Response(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")

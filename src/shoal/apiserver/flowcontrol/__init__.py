@@ -1,7 +1,7 @@
 """API priority and fairness: the order of requests under load, configured by FlowSchemas and
 PriorityLevelConfigurations.
 
-`classifier` and `flowschema` assign a request to a flow, `fairqueue` decides which flow is next, `seats` limits
+`flowschema` assigns a request to a flow, `fairqueue` decides which flow is next, `seats` limits
 concurrent writes, `dispatcher` queues requests and starts them.
 """
 

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Generic, TypeVar
 
 from shoal.apiserver.aio import forward_result
 from shoal.apiserver.flowcontrol.fairqueue import FairQueue
@@ -18,7 +19,10 @@ from shoal.apiserver.flowcontrol.flowschema import Flow
 from shoal.apiserver.flowcontrol.seats import SeatAllocator
 from shoal.apiserver.request.info import READ_METHODS
 from shoal.objects.errors import StatusError, TooManyRequests
-from shoal.objects.wire import Answer, Handler, Request, Response, StreamResponse, Upgrade
+from shoal.objects.wire import Answer, Request, Response, StreamResponse, Upgrade
+
+C = TypeVar("C")
+"""The context of a request, which is handed from the classification to the handler."""
 
 SECONDS_PER_BYTE = 1e-9
 """Estimated seconds to send one byte: encryption and copies."""
@@ -43,28 +47,31 @@ class DispatcherConfig:
 
 
 @dataclass(eq=False, slots=True)
-class QueuedRequest:
+class QueuedRequest(Generic[C]):
     request: Request
+    ctx: C | None
     flow: Flow
     queued_at: float
     response: asyncio.Future[Answer]
 
 
-class RequestDispatcher:
+class RequestDispatcher(Generic[C]):
     def __init__(
         self,
-        handler: Handler,
-        classify: Callable[[Request], Flow | None],
+        handler: Callable[[Request, C | None], Answer | Awaitable[Answer]],
+        classify: Callable[[Request], tuple[C | None, Flow | None]],
         error_response: Callable[[StatusError], Response],
         seats: SeatAllocator,
         config: DispatcherConfig | None = None,
     ) -> None:
-        """`classify` returns None for a request that never waits."""
+        """`classify` returns a context for the handler, so that nothing is done twice, and the flow. A request without
+        a flow never waits.
+        """
         self._handler, self._classify, self._error_response = handler, classify, error_response
         self._seats = seats
         self._config = config or DispatcherConfig()
-        self._reads: FairQueue[QueuedRequest] = FairQueue()
-        self._writes: FairQueue[QueuedRequest] = FairQueue()
+        self._reads: FairQueue[QueuedRequest[C]] = FairQueue()
+        self._writes: FairQueue[QueuedRequest[C]] = FairQueue()
         self._queued_by_level: dict[tuple[str, str], int] = {}
         """Number of queued requests by cluster and priority level."""
         self._queued_bytes = 0
@@ -81,9 +88,9 @@ class RequestDispatcher:
 
     def handle(self, request: Request) -> Answer | Awaitable[Answer]:
         if self._has_slack(request):
-            return self._start(request, None)
-        flow = self._classify(request)
-        return self._start(request, None) if flow is None else self._enqueue(request, flow)
+            return self._start(request, None, None)
+        ctx, flow = self._classify(request)
+        return self._start(request, ctx, None) if flow is None else self._enqueue(request, ctx, flow)
 
     def _has_slack(self, request: Request) -> bool:
         if not self._turn_started:
@@ -95,8 +102,8 @@ class RequestDispatcher:
             return not self._reads.size
         return not self._writes.size and self._seats.has_slack
 
-    def _start(self, request: Request, flow: Flow | None) -> Answer | Awaitable[Answer]:
-        answer = self._handler(request)
+    def _start(self, request: Request, ctx: C | None, flow: Flow | None) -> Answer | Awaitable[Answer]:
+        answer = self._handler(request, ctx)
         if request.method in READ_METHODS or isinstance(answer, (Response, StreamResponse, Upgrade)):
             return answer
         task = asyncio.ensure_future(answer)
@@ -113,9 +120,9 @@ class RequestDispatcher:
 
     # --- queued requests ---
 
-    def _enqueue(self, request: Request, flow: Flow) -> Answer | Awaitable[Answer]:
+    def _enqueue(self, request: Request, ctx: C | None, flow: Flow) -> Answer | Awaitable[Answer]:
         queue = self._reads if request.method in READ_METHODS else self._writes
-        item = QueuedRequest(request, flow, perf_counter(), asyncio.get_running_loop().create_future())
+        item = QueuedRequest(request, ctx, flow, perf_counter(), asyncio.get_running_loop().create_future())
         level = (flow.cluster, flow.level.name)
         level_queued = self._queued_by_level.get(level, 0)
         queued_bytes = self._queued_bytes + len(request.body)
@@ -141,7 +148,7 @@ class RequestDispatcher:
         self.rejected_total += 1
         return self._error_response(TooManyRequests("Too many requests, please try again later.", retry_after=1))
 
-    def _discount(self, item: QueuedRequest) -> None:
+    def _discount(self, item: QueuedRequest[C]) -> None:
         level = (item.flow.cluster, item.flow.level.name)
         self._queued_by_level[level] -= 1
         if not self._queued_by_level[level]:
@@ -164,7 +171,7 @@ class RequestDispatcher:
             self._turn_started = started
             asyncio.get_running_loop().call_soon(self._drain)
 
-    def _dispatch_next(self, queue: FairQueue[QueuedRequest], is_eligible: Callable[[Hashable], bool]) -> bool:
+    def _dispatch_next(self, queue: FairQueue[QueuedRequest[C]], is_eligible: Callable[[Hashable], bool]) -> bool:
         popped = queue.pop(is_eligible)
         if popped is None:
             return False
@@ -175,7 +182,7 @@ class RequestDispatcher:
         self.dispatched_total += 1
         started = perf_counter()
         try:
-            answer = self._start(item.request, item.flow)
+            answer = self._start(item.request, item.ctx, item.flow)
         except Exception as error:
             item.response.set_exception(error)
             return True

@@ -19,6 +19,9 @@ class InFlightLimiter:
     def __init__(self, limit: int = MAX_IN_FLIGHT) -> None:
         self._limit = limit
         self.count = 0
+        """Number of writes under way."""
+        self.waiting_reads = 0
+        """Number of reads that wait until the store is known to hold nothing newer."""
 
     def __enter__(self) -> None:
         if self.count >= self._limit:

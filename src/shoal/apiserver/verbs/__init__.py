@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from shoal.apiserver.registry.registry import Resource
 from shoal.apiserver.response.negotiation import patch_type
-from shoal.apiserver.server import RequestContext, ServerComponents
+from shoal.apiserver.server import ReadVerb, RequestContext, ServerComponents, WriteVerb
 from shoal.apiserver.verbs.conversion import with_conversion
 from shoal.apiserver.verbs.create import create
 from shoal.apiserver.verbs.delete import delete, deletecollection
@@ -52,9 +53,6 @@ create_service, update_service, patch_service = (
 )
 
 
-ReadVerb = Callable[[ServerComponents, RequestContext], Answer]
-WriteVerb = Callable[[ServerComponents, RequestContext], Awaitable[Answer]]
-
 READS: dict[str, ReadVerb] = {"get": get, "list": list_objects, "watch": watch}
 WRITES: dict[str, WriteVerb] = {
     "create": create,
@@ -97,19 +95,34 @@ SUBRESOURCES: dict[tuple[str, str], tuple[dict[str, ReadVerb], dict[str, WriteVe
 REVIEW_GROUPS = ("authentication.k8s.io", "authorization.k8s.io")
 
 
-def find_read(ctx: RequestContext) -> ReadVerb | None:
-    """Returns the verb that answers synchronously; None if the request has to wait (see `find_write`)."""
+def select_verb(server: ServerComponents, ctx: RequestContext) -> None:
+    """The last filter. Sets the verb of the request: `read` answers synchronously, `write` has to be awaited."""
+    verb, resource = ctx.verb, ctx.resource
+    read = READS.get(verb)
+    if read is not None and verb in resource.verbs and not ctx.info.subresource and resource.conversion is None:
+        ctx.read = read  # most requests
+    else:
+        _find_verb(ctx, verb, resource)
+    if resource.deprecation_warning:
+        ctx.warnings.append(resource.deprecation_warning)
+
+
+def _find_verb(ctx: RequestContext, verb: str, resource: Resource) -> None:
     reads, writes = _verb_tables(ctx)
-    read = reads.get(ctx.verb)
-    nameless = not ctx.name and ctx.verb in ("update", "patch")
+    read = reads.get(verb)
+    ctx.read = read if resource.conversion is None else None
+    if read is not None:
+        # Objects converted by a webhook have to be awaited.
+        ctx.write = writes.get(verb) or with_conversion(read)
+        return
+    nameless = not ctx.name and verb in ("update", "patch")
     if nameless and ctx.resource.custom:
-        if ctx.verb == "patch":
+        if verb == "patch":
             patch_type(ctx.request.headers.get("content-type", ""), custom=True)
         raise BadRequest("name must be provided")
-    if read is None and (ctx.verb not in writes or nameless or _lacks_namespace(ctx)):
+    if verb not in writes or nameless or _lacks_namespace(ctx):
         raise _method_not_supported(ctx)
-    # Objects converted by a webhook have to be awaited.
-    return read if ctx.resource.conversion is None else None
+    ctx.write = writes[verb]
 
 
 def _method_not_supported(ctx: RequestContext) -> MethodNotSupported:
@@ -129,11 +142,6 @@ def _lacks_namespace(ctx: RequestContext) -> bool:
     resource = ctx.resource
     in_one = resource.namespaced and not resource.custom and resource.group not in REVIEW_GROUPS
     return in_one and not ctx.namespace and ctx.verb in ("create", "deletecollection")
-
-
-def find_write(ctx: RequestContext) -> WriteVerb:
-    reads, writes = _verb_tables(ctx)
-    return writes.get(ctx.verb) or with_conversion(reads[ctx.verb])
 
 
 def _verb_tables(ctx: RequestContext) -> tuple[dict[str, ReadVerb], dict[str, WriteVerb]]:

@@ -141,10 +141,7 @@ async def _delete_collection_item(
     server: ServerComponents, ctx: RequestContext, entry: CachedObject, options: DeleteOptions
 ) -> None:
     info = ctx.info._replace(namespace=entry.namespace, name=entry.name)
-    item_ctx = RequestContext(
-        ctx.request, info, ctx.verb, ctx.user, ctx.cluster, ctx.resource, ctx.resource_cache, ctx.output, ctx.query,
-        ctx.warnings,
-    )  # fmt: skip
+    item_ctx = ctx.derive(info=info)
     with suppress(NotFound):  # already deleted by another client
         await delete_object(server, item_ctx, entry, options)
 

@@ -26,12 +26,12 @@ from shoal.apiserver.cache.cacher import WatchCache, store_key
 from shoal.apiserver.cache.compaction import HistoryCompactor, HistoryWindow
 from shoal.apiserver.cache.readiness import StoreReadiness
 from shoal.apiserver.cache.storage_form import encode
-from shoal.apiserver.chain import HandlerChain, error_response
+from shoal.apiserver.chain import HandlerChain
 from shoal.apiserver.endpoints.discovery import DiscoveryHandler
 from shoal.apiserver.endpoints.nonresource import NonResourceHandler
 from shoal.apiserver.endpoints.openapi import OpenAPIService
+from shoal.apiserver.finishers import error_response
 from shoal.apiserver.flowcontrol import DispatcherConfig, FlowSchemas, RequestDispatcher
-from shoal.apiserver.flowcontrol.classifier import RequestClassifier
 from shoal.apiserver.flowcontrol.seats import SeatAllocator
 from shoal.apiserver.http import HTTPLimits, HTTPServer
 from shoal.apiserver.idle import DEFAULT_IDLE_SECONDS, IdleClusterEvictor
@@ -46,7 +46,8 @@ from shoal.apiserver.registry.clusters import LogicalCluster, LogicalClusters
 from shoal.apiserver.registry.crds import CRDResources
 from shoal.apiserver.registry.policy_source import PolicySource
 from shoal.apiserver.request.info import ROOT
-from shoal.apiserver.server import NameGenerator, ServerComponents
+from shoal.apiserver.routes import ExtraRoutes
+from shoal.apiserver.server import NameGenerator, RequestContext, ServerComponents
 from shoal.apiserver.webhooks import metrics as webhook_metrics
 from shoal.apiserver.webhooks.client import HTTPTransport
 from shoal.apiserver.webhooks.source import WebhookSource
@@ -131,13 +132,14 @@ class ApiServer:
         address = APIAddress(settings.advertised_host, settings.port)
         metrics = APIServerMetrics()
         timed_store = InstrumentedStore(store, metrics, clock)
-        core = await make_components(settings, timed_store, clock, address)
+        core = await make_components(settings, timed_store, clock, address, metrics)
         core.cache.traced_changes = timed_store.traced_changes
         nonresource = NonResourceHandler(core, DiscoveryHandler(), OpenAPIService(), metrics)
         readiness = StoreReadiness(store)
         nonresource.ready_checks |= {"store": store.health_error, "cache": readiness.last_error}
-        nonresource.probe_readiness = readiness.probe
-        app = HandlerChain(core, nonresource, metrics, open_auditor(settings.audit, clock), settings.routes(core))
+        core.paths.probe_readiness, core.paths.nonresource = readiness.probe, nonresource.handle
+        core.paths.extra_routes = ExtraRoutes(settings.routes(core))
+        app = HandlerChain(core)
         dispatcher = make_dispatcher(app, core, metrics, settings.dispatch)
         http = HTTPServer(dispatcher.handle, limits=settings.limits, on_error=error_response)
         server = cls(settings, core, app, http, authority, metrics)
@@ -146,8 +148,8 @@ class ApiServer:
         metrics.add_renderer(render_process_metrics)
         metrics.add_renderer(webhook_metrics.render)
         inflight = "apiserver_current_inflight_requests", "Number of requests that wait for the store."
-        metrics.gauge(*inflight, lambda: app.writes_in_flight, 'request_kind="mutating"')
-        metrics.gauge(*inflight, lambda: app.reads_in_flight, 'request_kind="readOnly"')
+        metrics.gauge(*inflight, lambda: core.inflight.count, 'request_kind="mutating"')
+        metrics.gauge(*inflight, lambda: core.inflight.waiting_reads, 'request_kind="readOnly"')
         metrics.gauge("shoal_store_revision", "Newest durable revision of the store.", lambda: core.cache.revision)
         metrics.gauge("shoal_watchers", "Number of open watches.", lambda: _watchers(core.cache))
         idle_evictor = IdleClusterEvictor(core, settings.idle_seconds)
@@ -200,17 +202,12 @@ class ApiServer:
 
 def make_dispatcher(
     app: HandlerChain, core: ServerComponents, metrics: APIServerMetrics, settings: DispatcherConfig
-) -> RequestDispatcher:
+) -> RequestDispatcher[RequestContext]:
     """The dispatcher in front of the handler chain, for requests from the socket; controllers of this process bypass
     it.
     """
-
-    def cluster_exists(cluster: str) -> bool:
-        return core.clusters.get(cluster) is not None
-
-    classifier = RequestClassifier(core.authenticator, core.flow_schemas, cluster_exists, app.passthrough_prefixes)
     seats = SeatAllocator(settings.total_seats, core.flow_schemas.levels)
-    dispatcher = RequestDispatcher(app.handle, classifier.classify, error_response, seats, settings)
+    dispatcher = RequestDispatcher(app.handle, app.classify, error_response, seats, settings)
     flowcontrol = "apiserver_flowcontrol"
     metrics.gauge(
         f"{flowcontrol}_current_inqueue_requests", "Number of queued requests.", lambda: dispatcher.queue_length
@@ -235,7 +232,7 @@ def make_dispatcher(
 
 
 async def make_components(
-    settings: ApiServerSettings, store: Store, clock: Clock, address: APIAddress
+    settings: ApiServerSettings, store: Store, clock: Clock, address: APIAddress, metrics: APIServerMetrics
 ) -> ServerComponents:
     def get_logical_cluster(name: str) -> LogicalCluster | None:
         return clusters.get(name)
@@ -297,6 +294,8 @@ async def make_components(
         webhooks=webhooks,
         policies=policies,
         flow_schemas=flows,
+        metrics=metrics,
+        auditor=open_auditor(settings.audit, clock),
     )
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 from shoal.apiserver.authz import Attributes
-from shoal.apiserver.endpoints.routes import AuthorizedRoute, ExtraRoute
 from shoal.apiserver.request.info import ROOT
+from shoal.apiserver.routes import AuthorizedRoute, ExtraRoute
 from shoal.apiserver.server import ServerComponents
 from shoal.assemble.server.routes import RouteFactory
 from shoal.assemble.storage.backup_stream import encode_backup

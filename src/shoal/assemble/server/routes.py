@@ -10,8 +10,8 @@ from pathlib import Path
 from shoal.apiserver.authz import Attributes
 from shoal.apiserver.cache.cacher import WatchCache
 from shoal.apiserver.cache.objects import CacheEvent
-from shoal.apiserver.endpoints.routes import AuthorizedRoute, ExtraRoute, PassthroughRoute
 from shoal.apiserver.request.info import ROOT
+from shoal.apiserver.routes import AuthorizedRoute, ExtraRoute, PassthroughRoute
 from shoal.apiserver.server import ServerComponents
 from shoal.dashboard import PATH_SEGMENT as DASHBOARD
 from shoal.dashboard import Dashboard

@@ -120,7 +120,7 @@ async def _mark_disrupted(
         set_condition(new.setdefault("status", {}), "DisruptionTarget", "True", now, "EvictionByEvictionAPI", message)
         return new
 
-    plain = replace(with_strategy(ctx, UNCHECKED_STRATEGY, with_status=True), output=DEFAULT_OUTPUT)
+    plain = with_strategy(ctx, UNCHECKED_STRATEGY, with_status=True).derive(output=DEFAULT_OUTPUT)
     answer = await guaranteed_update(server, plain, options, add_disruption_target, managed_fields_set=True)
     assert isinstance(answer.body, bytes)
     return str(decode(answer.body)["metadata"]["resourceVersion"])

@@ -83,7 +83,7 @@ UNCHECKED_STRATEGY = Strategy()
 
 def with_strategy(ctx: RequestContext, strategy: Strategy, *, with_status: bool = False) -> RequestContext:
     """With `with_status` the write changes status together with the rest."""
-    return replace(ctx, resource=_resource_with_strategy(ctx.resource, strategy, with_status))
+    return ctx.derive(resource=_resource_with_strategy(ctx.resource, strategy, with_status))
 
 
 @lru_cache(maxsize=64)
@@ -115,7 +115,7 @@ def context_for_object(
     if resource is None:
         raise NotFound("the server could not find the requested resource")
     info = ctx.info._replace(group=group, version="v1", plural=plural, name=name, subresource=subresource)
-    return replace(ctx, info=info, resource=resource, resource_cache=server.cache.resource_cache(group, plural))
+    return ctx.derive(info=info, resource=resource, resource_cache=server.cache.resource_cache(group, plural))
 
 
 def success_status(code: int) -> Response:

@@ -116,9 +116,9 @@ async def _update_scaled_object(
         scaled: Object = set_path(orjson.loads(orjson.dumps(obj)), paths.spec, _replicas(ctx, scale))
         return scaled
 
-    plain = RequestContext(
-        ctx.request, ctx.info, ctx.verb, ctx.user, ctx.cluster, ctx.resource, ctx.resource_cache, ctx.output, ctx.query
-    )
+    plain = ctx.derive()
+    # Fresh: what the write warns about is the scaled object, which the client has not sent.
+    plain.warnings, plain.audit_annotations = [], None
     form = Projection(partial(_scale_of, ctx), merge_scale, typed=False)
     answer = await guaranteed_update(server, plain, options, build, managed_fields_set=owned, projection=form)
     assert isinstance(answer.body, bytes)

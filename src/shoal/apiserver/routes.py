@@ -29,10 +29,10 @@ ExtraRoute = PassthroughRoute | AuthorizedRoute
 
 
 class ExtraRoutes:
-    def __init__(self, routes: Mapping[str, ExtraRoute]) -> None:
-        self._routes = dict(routes)
+    def __init__(self, routes: Mapping[str, ExtraRoute] | None = None) -> None:
+        self._routes = dict(routes or {})
         self.passthrough_prefixes = tuple(
-            f"/{name}/" for name, route in routes.items() if isinstance(route, PassthroughRoute)
+            f"/{name}/" for name, route in self._routes.items() if isinstance(route, PassthroughRoute)
         )
         """Path prefixes of passthrough routes."""
 
