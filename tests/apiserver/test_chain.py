@@ -15,6 +15,7 @@ from shoal.apiserver.authz import Attributes, AuthorizationDecision
 from shoal.apiserver.chain import FILTERS, FINISHERS, PLAIN_FINISHERS
 from shoal.apiserver.flowcontrol import DispatcherConfig
 from shoal.apiserver.server import RequestContext
+from shoal.apiserver.write.pipeline import STEPS
 from shoal.assemble.server.api_server import make_dispatcher
 from shoal.objects.wire import Request, Response
 from tests.serving import Cluster, Server, config_map, fresh_cluster
@@ -62,6 +63,27 @@ def test_the_finishers_run_in_this_order() -> None:
         "finish_audit",
     ]
     assert [step for step in FINISHERS if step in PLAIN_FINISHERS] == list(PLAIN_FINISHERS)
+
+
+def test_a_write_runs_these_steps_in_this_order() -> None:
+    assert [step.__name__ for step in STEPS] == [
+        "read_current",
+        "build_object",
+        "check_preconditions",
+        "set_server_metadata",
+        "default",
+        "prepare_subresource",
+        "update_managed_fields",
+        "prepare_strategy",
+        "mutating_admission",
+        "validating_admission",
+        "take_locks",
+        "builtin_admission",
+        "skip_unchanged",
+        "validate_object",
+        "allocate_and_canonicalize",
+        "compare_and_swap",
+    ]
 
 
 class Calls:

@@ -44,7 +44,6 @@ from shoal.apiserver.request.deadline import request_timeout
 from shoal.apiserver.request.info import ROOT, WILDCARD
 from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.apiserver.verbs import select_verb
-from shoal.apiserver.write.locks import namespace_lock_key, needs_quota_lock, run_locked
 from shoal.objects.errors import StatusError, TimedOut, Unauthorized
 from shoal.objects.wire import Answer, Request, Response, StreamResponse, Upgrade
 from shoal.telemetry import tracing
@@ -158,15 +157,10 @@ def run_filters(server: ServerComponents, ctx: RequestContext, filters: Iterator
 
 
 async def execute_write(server: ServerComponents, ctx: RequestContext) -> Answer:
-    ctx.held_locks = ()
     try:
         with server.inflight:
             async with asyncio.timeout(request_timeout(ctx.query)):
-                if needs_quota_lock(server, ctx) and server.webhooks.for_cluster(ctx.info.cluster) is None:
-                    answer = await run_locked(namespace_lock_key(ctx), ctx.write, server, ctx)
-                else:
-                    answer = await ctx.write(server, ctx)
-                return finish(server, ctx, answer)
+                return finish(server, ctx, await ctx.write(server, ctx))
     except TimeoutError:
         return finish_failed(server, ctx, TimedOut(TIMEOUT_MESSAGE))
     except Exception as error:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 LockKey = tuple[str, str]
 """Logical cluster, namespace."""
@@ -13,16 +11,23 @@ LockKey = tuple[str, str]
 class KeyedLocks:
     def __init__(self) -> None:
         self._locks: dict[LockKey, asyncio.Lock] = {}
-        self._waiters: dict[LockKey, int] = {}
+        self._users: dict[LockKey, int] = {}
+        """Number of holders and waiters."""
 
-    @asynccontextmanager
-    async def lock(self, key: LockKey) -> AsyncIterator[None]:
+    async def acquire(self, key: LockKey) -> None:
         lock = self._locks.setdefault(key, asyncio.Lock())
-        self._waiters[key] = self._waiters.get(key, 0) + 1
+        self._users[key] = self._users.get(key, 0) + 1
         try:
-            async with lock:
-                yield
-        finally:
-            self._waiters[key] -= 1
-            if not self._waiters[key]:
-                del self._waiters[key], self._locks[key]
+            await lock.acquire()
+        except BaseException:
+            self._forget(key)
+            raise
+
+    def release(self, key: LockKey) -> None:
+        self._locks[key].release()
+        self._forget(key)
+
+    def _forget(self, key: LockKey) -> None:
+        self._users[key] -= 1
+        if not self._users[key]:
+            del self._users[key], self._locks[key]

@@ -14,7 +14,7 @@ from shoal.apiserver.authz import Authorizer
 from shoal.apiserver.cache.cacher import CachedObject, ResourceCache, WatchCache
 from shoal.apiserver.flowcontrol.flowschema import Flow, FlowSchemas, Headers
 from shoal.apiserver.flowcontrol.seats import InFlightLimiter
-from shoal.apiserver.keyed_locks import KeyedLocks, LockKey
+from shoal.apiserver.keyed_locks import KeyedLocks
 from shoal.apiserver.metrics.requests import APIServerMetrics, RequestLabels
 from shoal.apiserver.registry.clusters import LogicalCluster, LogicalClusters
 from shoal.apiserver.registry.policy_source import PolicySource
@@ -95,7 +95,7 @@ class RequestContext:
     """
 
     __slots__ = (
-        "answer", "attributes", "audit", "audit_annotations", "authentication_error", "cluster", "flow", "held_locks",
+        "answer", "attributes", "audit", "audit_annotations", "authentication_error", "cluster", "flow",
         "info", "labels", "media_type", "output", "query", "read", "request", "resource", "resource_cache",
         "response_headers", "route", "started", "user", "verb", "warnings", "write",
     )  # fmt: skip
@@ -127,12 +127,10 @@ class RequestContext:
     read: ReadVerb | None
     """The verb if it answers synchronously, else None and `write` is set."""
     write: WriteVerb
-    # --- verbs; the last one only of writes
+    # --- verbs
     warnings: list[str]
     audit_annotations: dict[str, str] | None
     """Audit annotations set by webhooks and policies."""
-    held_locks: tuple[LockKey, ...]
-    """Locks this request holds (`write.locks`)."""
     # --- finishers
     answer: Answer
     media_type: str
@@ -161,8 +159,7 @@ class RequestContext:
         ctx.resource = resource or self.resource
         ctx.resource_cache = resource_cache or self.resource_cache
         ctx.output = output or self.output
-        ctx.warnings, ctx.held_locks = self.warnings, self.held_locks
-        ctx.audit_annotations = self.audit_annotations
+        ctx.warnings, ctx.audit_annotations = self.warnings, self.audit_annotations
         return ctx
 
     @property

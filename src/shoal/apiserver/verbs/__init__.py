@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from shoal.apiserver.registry.registry import Resource
 from shoal.apiserver.response.negotiation import patch_type
 from shoal.apiserver.server import ReadVerb, RequestContext, ServerComponents, WriteVerb
@@ -30,28 +28,7 @@ from shoal.apiserver.verbs.subresources.scale import get_scale, patch_scale, upd
 from shoal.apiserver.verbs.subresources.token import create_token
 from shoal.apiserver.verbs.update import update
 from shoal.apiserver.verbs.watch import watch
-from shoal.apiserver.write.locks import run_locked, services_lock_key
 from shoal.objects.errors import BadRequest, MethodNotSupported, NotFound
-from shoal.objects.wire import Answer, Response
-
-
-def _with_services_lock(
-    write: Callable[[ServerComponents, RequestContext], Awaitable[Response]],
-) -> Callable[[ServerComponents, RequestContext], Awaitable[Answer]]:
-    async def write_locked(server: ServerComponents, ctx: RequestContext) -> Answer:
-        if server.webhooks.for_cluster(ctx.info.cluster) is not None:
-            return await write(server, ctx)
-        return await run_locked(services_lock_key(ctx), write, server, ctx)
-
-    return write_locked
-
-
-create_service, update_service, patch_service = (
-    _with_services_lock(create),
-    _with_services_lock(update),
-    _with_services_lock(patch),
-)
-
 
 READS: dict[str, ReadVerb] = {"get": get, "list": list_objects, "watch": watch}
 WRITES: dict[str, WriteVerb] = {
@@ -60,12 +37,6 @@ WRITES: dict[str, WriteVerb] = {
     "patch": patch,
     "delete": delete,
     "deletecollection": deletecollection,
-}
-SERVICE_WRITES: dict[str, WriteVerb] = {
-    **WRITES,
-    "create": create_service,
-    "update": update_service,
-    "patch": patch_service,
 }
 STATUS: tuple[dict[str, ReadVerb], dict[str, WriteVerb]] = ({"get": get}, {"update": update, "patch": patch})
 SCALE: tuple[dict[str, ReadVerb], dict[str, WriteVerb]] = (
@@ -153,8 +124,7 @@ def _verb_tables(ctx: RequestContext) -> tuple[dict[str, ReadVerb], dict[str, Wr
         allowed = ctx.verb in resource.verbs or (resource.custom and ctx.verb == "create")
         if (resource.group, resource.plural) == ("", "bindings"):
             return {}, {"create": bind}
-        writes = SERVICE_WRITES if (resource.group, resource.plural) == ("", "services") else WRITES
-        return (READS, writes) if allowed else ({}, {})
+        return (READS, WRITES) if allowed else ({}, {})
     if subresource == "status" and resource.status:
         return STATUS
     if subresource == "scale" and resource.scale is not None:

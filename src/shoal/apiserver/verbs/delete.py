@@ -21,18 +21,10 @@ from shoal.apiserver.request.options import (
 from shoal.apiserver.response.render import encode_object, list_response, object_response, served_object
 from shoal.apiserver.selection import selection_predicate
 from shoal.apiserver.server import RequestContext, ServerComponents
-from shoal.apiserver.verbs.update import remove_object
 from shoal.apiserver.webhooks.conversion import convert_entries, converted_entry
+from shoal.apiserver.write.body import decode_body
 from shoal.apiserver.write.decode import SCHEME_SUFFIX
-from shoal.apiserver.write.pipeline import (
-    conflict,
-    convert_and_encode_written,
-    convert_for_storage,
-    decode_body,
-    encode_for_storage,
-    encode_written,
-    storage_key,
-)
+from shoal.apiserver.write.storage import conflict, encode_for_storage, encode_written, remove_object, storage_key
 from shoal.clock import rfc3339
 from shoal.kinds.strategy import Strategy
 from shoal.objects.duration import parse_time
@@ -168,9 +160,8 @@ async def delete_object(
     """Returns the served bytes of an object that is still pending deletion, or that supports graceful deletion; None if
     it was removed.
     """
-    converts = ctx.resource.conversion is not None
     while True:
-        if converts:
+        if ctx.resource.conversion is not None:
             await convert_entries(server.webhooks.client, ctx.info.cluster, ctx.resource, [entry])
         new = served_object(ctx.resource, entry)
         _check_preconditions(ctx, entry, new, options)
@@ -189,14 +180,12 @@ async def delete_object(
                 return encode_object(ctx.resource, entry)
             if options.dry_run:
                 return inject_revision(encode(new), entry.revision)
-            value = await convert_for_storage(server, ctx, new) if converts else encode_for_storage(ctx, new)
+            value = await encode_for_storage(server, ctx, new)
             try:
                 revision = await server.store.put(
                     storage_key(ctx, entry.name), value, 0 if entry.virtual else entry.revision
                 )
-                if converts:
-                    return await convert_and_encode_written(server, ctx, revision, value, entry.name)
-                return encode_written(ctx, revision, value, entry.name)
+                return await encode_written(server, ctx, revision, value, entry.name)
             except CompareFailed:
                 pass
         else:

@@ -11,15 +11,16 @@ import orjson
 from shoal.apiserver.request.options import WriteOptions, check_apply_options, parse_write_options
 from shoal.apiserver.response.negotiation import patch_type
 from shoal.apiserver.server import RequestContext, ServerComponents
-from shoal.apiserver.verbs.create import create_object
-from shoal.apiserver.verbs.update import UpdateFunc, guaranteed_update
+from shoal.apiserver.write.attempt import Build
+from shoal.apiserver.write.body import check_decodable, check_type, prune_and_report
 from shoal.apiserver.write.decode import raw_name
-from shoal.apiserver.write.pipeline import check_decodable, check_type, conflict, prune_and_report, reset_fields_of
+from shoal.apiserver.write.metadata import reset_fields_of
+from shoal.apiserver.write.pipeline import write_object
+from shoal.apiserver.write.storage import conflict
 from shoal.clock import rfc3339
 from shoal.objects import jsonpatch, mergepatch, strategicpatch, strictjson, strictyaml
 from shoal.objects.apply import apply
 from shoal.objects.errors import (
-    AlreadyExists,
     BadRequest,
     Invalid,
     forbidden_field,
@@ -45,10 +46,10 @@ async def patch(server: ServerComponents, ctx: RequestContext) -> Response:
     duplicates = strictjson.duplicate_field_errors(ctx.request.body) if options.field_validation != "Ignore" else []
     if patch_kind == "json":
         duplicates = [f"json patch {said}" for said in duplicates]
-    return await guaranteed_update(server, ctx, options, _checked_build(ctx, options, patch_kind, make, duplicates))
+    return await write_object(server, ctx, options, _checked_build(ctx, options, patch_kind, make, duplicates))
 
 
-def patch_function(patch_kind: str, ctx: RequestContext) -> UpdateFunc:
+def patch_function(patch_kind: str, ctx: RequestContext) -> Build:
     """Returns a function that applies this patch to whatever the object is by then."""
     body = _decode_patch(patch_kind, ctx.request.body)
     if patch_kind == "json":
@@ -82,8 +83,8 @@ def _decode_patch(patch_kind: str, data: bytes) -> Any:
 
 
 def _checked_build(
-    ctx: RequestContext, options: WriteOptions, patch_kind: str, build: UpdateFunc, duplicates: list[str]
-) -> UpdateFunc:
+    ctx: RequestContext, options: WriteOptions, patch_kind: str, build: Build, duplicates: list[str]
+) -> Build:
     def build_checked(old: Object) -> Object:
         new = build(old)
         if new is old:
@@ -200,6 +201,11 @@ async def _apply(server: ServerComponents, ctx: RequestContext, options: WriteOp
         check_decodable(ctx, config)
 
     def build(live: Object | None) -> Object:
+        uid = config["metadata"].get("uid")
+        if live is None and uid:
+            raise conflict(
+                ctx, f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            )
         applied = apply(
             live,
             orjson.loads(orjson.dumps(config)),
@@ -217,15 +223,4 @@ async def _apply(server: ServerComponents, ctx: RequestContext, options: WriteOp
             _check_convertible(ctx, applied)
         return applied
 
-    if ctx.cached_object() is None:
-        if ctx.info.subresource:
-            raise ctx.not_found()
-        if config["metadata"].get("uid"):
-            uid = config["metadata"]["uid"]
-            raise conflict(
-                ctx, f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-            )
-        # If another client creates it first, the patch is applied to that object.
-        with suppress(AlreadyExists):
-            return await create_object(server, ctx, options, build(None), managed_fields_set=True)
-    return await guaranteed_update(server, ctx, options, build, managed_fields_set=True)
+    return await write_object(server, ctx, options, build, creates=not ctx.info.subresource, managed_fields_set=True)

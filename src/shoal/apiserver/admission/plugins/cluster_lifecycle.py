@@ -17,14 +17,16 @@ def admit(server: ServerComponents, ctx: RequestContext, new: dict[str, Any], ol
         raise Forbidden("logicalclusters.core.shoal.dev is forbidden: logical clusters are declared in root only")
 
 
-def admit_creation(ctx: RequestContext, new: dict[str, Any], old: dict[str, Any] | None) -> None:
+def admit_creation(
+    server: ServerComponents, ctx: RequestContext, new: dict[str, Any], old: dict[str, Any] | None
+) -> None:
     """Rejects creations in a terminating logical cluster."""
-    if old is None and ctx.cluster.terminating:
+    if ctx.cluster.terminating:
         reason = f"unable to create new content in logical cluster {ctx.cluster.name} because it is being terminated"
         raise ctx.resource.forbidden(new, reason)
 
 
-def admit_delete(ctx: RequestContext) -> None:
+def admit_delete(server: ServerComponents, ctx: RequestContext, obj: dict[str, Any], old: object) -> None:
     if ctx.name == ROOT:
         raise Forbidden(
             'logicalclusters.core.shoal.dev "root" is forbidden: root may not be deleted',

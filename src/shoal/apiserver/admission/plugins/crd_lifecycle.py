@@ -41,8 +41,10 @@ def admit(server: ServerComponents, ctx: RequestContext, new: dict[str, Any], ol
     establish(new, others, builtin_names, rfc3339(server.clock.now()))
 
 
-def admit_instance(ctx: RequestContext, new: dict[str, Any], old: dict[str, Any] | None) -> None:
+def admit_instance(
+    server: ServerComponents, ctx: RequestContext, new: dict[str, Any], old: dict[str, Any] | None
+) -> None:
     """A kind whose CRD is being deleted accepts no new objects, by apply either."""
     resource = ctx.resource
-    if old is None and resource.custom and "create" not in resource.verbs:
+    if resource.custom and "create" not in resource.verbs:
         raise resource.forbidden(new, "create not allowed while custom resource definition is terminating")

@@ -18,7 +18,7 @@ Object = dict[str, Any]
 
 def admit(server: ServerComponents, ctx: RequestContext, new: Object, old: Object | None) -> bool:
     """Returns whether the object is a mirrored pod by a permitted writer. Such a pod skips the other plugins."""
-    if (ctx.resource.group, ctx.resource.plural) != mirrored_pods.PODS or ctx.cluster.profile != "hub":
+    if ctx.cluster.profile != "hub":
         return False
     cluster = workloadcluster.mirror_source(old if old is not None else new)
     if ctx.resource is not mirrored_pods.pod_resource():
@@ -35,10 +35,10 @@ def admit(server: ServerComponents, ctx: RequestContext, new: Object, old: Objec
     return True
 
 
-def admit_delete(ctx: RequestContext, old: Object) -> None:
-    cluster = workloadcluster.mirror_source(old) if ctx.resource is mirrored_pods.pod_resource() else ""
+def admit_delete(server: ServerComponents, ctx: RequestContext, obj: Object, old: object) -> None:
+    cluster = workloadcluster.mirror_source(obj) if ctx.resource is mirrored_pods.pod_resource() else ""
     if cluster and not _may_write(ctx, cluster):
-        raise _read_only_error(ctx, old, cluster)
+        raise _read_only_error(ctx, obj, cluster)
 
 
 def _may_write(ctx: RequestContext, cluster: str) -> bool:

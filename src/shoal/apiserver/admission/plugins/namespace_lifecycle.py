@@ -11,7 +11,7 @@ IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
 
 
 def admit(server: ServerComponents, ctx: RequestContext, new: dict[str, Any], old: dict[str, Any] | None) -> None:
-    if old is not None or not ctx.namespace:
+    if not ctx.namespace:
         return
     resource = ctx.resource
     entry = server.cache.resource_cache("", "namespaces").get(ctx.info.cluster, "", ctx.namespace)
@@ -25,7 +25,7 @@ def admit(server: ServerComponents, ctx: RequestContext, new: dict[str, Any], ol
         raise resource.forbidden(new, reason, [Cause("NamespaceTerminating", detail, "metadata.namespace")])
 
 
-def admit_delete(ctx: RequestContext) -> None:
+def admit_delete(server: ServerComponents, ctx: RequestContext, obj: dict[str, Any], old: object) -> None:
     if ctx.name in IMMORTAL_NAMESPACES:
         raise Forbidden(
             f'namespaces "{ctx.name}" is forbidden: this namespace may not be deleted',

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.apiserver.server import RequestContext
+from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.kinds.core.node_identity import LEASE_NAMESPACE, node_name_of
 from shoal.kinds.core.pod.references import all_pod_references
 
@@ -26,7 +26,7 @@ _KUBELET_LABELS = frozenset({
 _KUBELET_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 
 
-def admit(ctx: RequestContext, new: Object, old: Object | None) -> None:
+def admit(server: ServerComponents, ctx: RequestContext, new: Object, old: Object | None) -> None:
     node = node_name_of(ctx.user.name, ctx.user.groups)
     if not node:
         return
@@ -46,11 +46,11 @@ def admit(ctx: RequestContext, new: Object, old: Object | None) -> None:
         raise ctx.resource.forbidden(new, f'node "{node}" {error}')
 
 
-def admit_delete(ctx: RequestContext, old: Object) -> None:
+def admit_delete(server: ServerComponents, ctx: RequestContext, obj: Object, old: object) -> None:
     node = node_name_of(ctx.user.name, ctx.user.groups)
-    if node and (ctx.resource.group, ctx.resource.plural) == ("", "pods") and _node_name_of(old) != node:
+    if node and _node_name_of(obj) != node:
         reason = f'node "{node}" can only delete pods with spec.nodeName set to itself'
-        raise ctx.resource.forbidden(old, reason)
+        raise ctx.resource.forbidden(obj, reason)
 
 
 def node_error(node: str, new: Object, old: Object | None, subresource: bool) -> str:

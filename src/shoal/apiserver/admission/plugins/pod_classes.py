@@ -78,7 +78,7 @@ def _set_runtime_class(server: ServerComponents, ctx: RequestContext, new: Objec
     _set_scheduling(ctx, new, spec, runtime.get("scheduling") or {})
 
 
-def check_overhead(server: ServerComponents, ctx: RequestContext, new: Object) -> None:
+def check_overhead(server: ServerComponents, ctx: RequestContext, new: Object, old: Object | None) -> None:
     """Checks the overhead of a new, valid pod against its RuntimeClass."""
     spec = new["spec"]
     if not spec.get("overhead"):

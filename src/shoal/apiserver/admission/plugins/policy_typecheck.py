@@ -20,7 +20,7 @@ Object = dict[str, Any]
 RESOURCE = (EXEMPT_GROUP, "validatingadmissionpolicies")
 
 
-def check_types(server: ServerComponents, ctx: RequestContext, new: Object) -> None:
+def check_types(server: ServerComponents, ctx: RequestContext, new: Object, old: Object | None) -> None:
     """Completes a policy whose spec is new. Only the types of its fields are validated at this point."""
     status, generation = new.get("status") or {}, new["metadata"].get("generation", 1)
     if ctx.info.subresource or status.get("observedGeneration") == generation or not new.get("spec"):

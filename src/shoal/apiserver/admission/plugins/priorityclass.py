@@ -17,10 +17,9 @@ NO_METRICS_MESSAGE = (
 )
 
 
-def refuse_autoscaler(ctx: RequestContext, old: Object | None) -> None:
+def refuse_autoscaler(server: ServerComponents, ctx: RequestContext, new: Object, old: Object | None) -> None:
     """Rejects new HorizontalPodAutoscalers: a stored one that never acts would be worse than none."""
-    if old is None:
-        raise NotImplementedHere(NO_METRICS_MESSAGE, group=ctx.resource.group, kind=ctx.resource.plural)
+    raise NotImplementedHere(NO_METRICS_MESSAGE, group=ctx.resource.group, kind=ctx.resource.plural)
 
 
 def admit_priority_class(server: ServerComponents, ctx: RequestContext, new: Object, old: Object | None) -> None:

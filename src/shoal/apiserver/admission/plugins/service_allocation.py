@@ -35,7 +35,7 @@ _OUT_OF_RANGE = "the provided network does not match the current range"
 _RANGE_FULL = "Internal error occurred: failed to allocate a {}: range is full"
 
 
-def allocate(server: ServerComponents, ctx: RequestContext, new: Object, old: Object | None = None) -> None:
+def allocate(server: ServerComponents, ctx: RequestContext, new: Object, old: Object | None) -> None:
     """Checks the addresses and ports a Service requests and allocates the missing ones."""
     if ctx.cluster.profile == "hub":
         return  # a hub has no network: the cluster a Service is copied to allocates its address
@@ -53,6 +53,12 @@ def allocate(server: ServerComponents, ctx: RequestContext, new: Object, old: Ob
         causes += _allocate_node_ports(server, spec, others)
     if causes:
         raise invalid_object("Service", "", new["metadata"].get("name") or "", causes)
+
+
+def reallocate(server: ServerComponents, ctx: RequestContext, new: Object, old: Object | None) -> None:
+    """Allocates for an update that changes the spec."""
+    if old is not None and new.get("spec") != old.get("spec"):
+        allocate(server, ctx, new, old)
 
 
 def _other_services(ctx: RequestContext, metadata: Object) -> list[CachedObject]:

@@ -57,17 +57,17 @@ def admit(server: ServerComponents, ctx: RequestContext, new: Object, old: Objec
         raise ctx.resource.forbidden(new, error)
 
 
-def admit_delete(server: ServerComponents, ctx: RequestContext, old: Object) -> None:
+def admit_delete(server: ServerComponents, ctx: RequestContext, obj: Object, old: object) -> None:
     """Checks deletions of Secrets, the only objects a worker may delete."""
     worker = worker_join.worker_of(ctx.user.name, ctx.user.groups)
-    if worker and (ctx.resource.group, ctx.resource.plural) == ("", "secrets"):
-        name = old["metadata"]["name"]
+    if worker:
+        name = obj["metadata"]["name"]
         segment = migration.parse_log_secret_name(name)
         if segment is not None:
-            if not migration.is_log_secret_of(old, segment[0]):
-                raise ctx.resource.forbidden(old, "it has the name of a log but is not owned by that ManagedCluster")
-        elif not infrav1.is_owned_by_cluster(old, infrav1.cluster_of_kubeconfig_secret(name)):
-            raise ctx.resource.forbidden(old, "it has the name of a kubeconfig but is not owned by that ManagedCluster")
+            if not migration.is_log_secret_of(obj, segment[0]):
+                raise ctx.resource.forbidden(obj, "it has the name of a log but is not owned by that ManagedCluster")
+        elif not infrav1.is_owned_by_cluster(obj, infrav1.cluster_of_kubeconfig_secret(name)):
+            raise ctx.resource.forbidden(obj, "it has the name of a kubeconfig but is not owned by that ManagedCluster")
 
 
 def worker_error(worker: str, new: Object, old: Object | None, subresource: bool) -> str:

@@ -15,7 +15,7 @@ from shoal.apiserver.authz import Attributes, Authorizer
 from shoal.apiserver.request.options import parse_write_options
 from shoal.apiserver.response.negotiation import reject_transform
 from shoal.apiserver.server import RequestContext, ServerComponents
-from shoal.apiserver.write.pipeline import check_type, decode_body, prune_and_report
+from shoal.apiserver.write.body import check_type, decode_body, prune_and_report
 from shoal.clock import rfc3339
 from shoal.kinds.rbac.rbac import validate_selector_requirement
 from shoal.objects.errors import (

@@ -15,8 +15,9 @@ from shoal.apiserver.verbs.subresources.pods import (
     success_status,
     with_strategy,
 )
-from shoal.apiserver.verbs.update import guaranteed_update
-from shoal.apiserver.write.pipeline import conflict, decode_body, encode_for_storage, object_field, storage_key
+from shoal.apiserver.write.body import decode_body, object_field
+from shoal.apiserver.write.pipeline import write_object
+from shoal.apiserver.write.storage import conflict, encode_for_storage, storage_key
 from shoal.clock import rfc3339
 from shoal.kinds.core.pod.pods import set_condition
 from shoal.objects.errors import BadRequest, Cause, Conflict, invalid_object, not_supported, required_value
@@ -56,7 +57,7 @@ async def bind(server: ServerComponents, ctx: RequestContext) -> Response:
             new["metadata"]["resourceVersion"] = metadata["resourceVersion"]
         return new
 
-    await guaranteed_update(server, pod, options, assign_node, managed_fields_set=True)
+    await write_object(server, pod, options, assign_node, managed_fields_set=True)
     return success_status(201)
 
 
@@ -69,8 +70,9 @@ async def _bind_node_name(server: ServerComponents, ctx: RequestContext, node: s
         pod = entry.object()
         _check_bindable(ctx, pod, uid)
         _set_node(pod, node, now)
+        value = await encode_for_storage(server, ctx, pod)
         try:
-            await server.store.put(storage_key(ctx, entry.name), encode_for_storage(ctx, pod), entry.revision)
+            await server.store.put(storage_key(ctx, entry.name), value, entry.revision)
         except CompareFailed:
             await server.store.flush()
             continue

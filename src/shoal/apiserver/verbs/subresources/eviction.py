@@ -20,8 +20,8 @@ from shoal.apiserver.verbs.subresources.pods import (
     success_status,
     with_strategy,
 )
-from shoal.apiserver.verbs.update import guaranteed_update
-from shoal.apiserver.write.pipeline import decode_body, object_field
+from shoal.apiserver.write.body import decode_body, object_field
+from shoal.apiserver.write.pipeline import write_object
 from shoal.clock import rfc3339
 from shoal.kinds.core.pod.eviction import (
     MULTIPLE_BUDGETS,
@@ -88,7 +88,7 @@ async def _consume_budget(server: ServerComponents, ctx: RequestContext, pod: Ob
         return name
     budget = context_for_object(server, ctx, "policy", "poddisruptionbudgets", name, "status")
     now = rfc3339(server.clock.now())
-    await guaranteed_update(
+    await write_object(
         server, budget, options, lambda old: consume_disruption(_copy(old), ctx.name, now), managed_fields_set=True
     )
     return ""
@@ -121,7 +121,7 @@ async def _mark_disrupted(
         return new
 
     plain = with_strategy(ctx, UNCHECKED_STRATEGY, with_status=True).derive(output=DEFAULT_OUTPUT)
-    answer = await guaranteed_update(server, plain, options, add_disruption_target, managed_fields_set=True)
+    answer = await write_object(server, plain, options, add_disruption_target, managed_fields_set=True)
     assert isinstance(answer.body, bytes)
     return str(decode(answer.body)["metadata"]["resourceVersion"])
 

@@ -8,8 +8,8 @@ import orjson
 
 from shoal.apiserver.request.options import parse_write_options
 from shoal.apiserver.server import RequestContext, ServerComponents
-from shoal.apiserver.verbs.update import guaranteed_update
-from shoal.apiserver.write.pipeline import check_type, decode_body, object_field
+from shoal.apiserver.write.body import check_type, decode_body, object_field
+from shoal.apiserver.write.pipeline import write_object
 from shoal.objects.errors import BadRequest
 from shoal.objects.wire import Response
 
@@ -32,4 +32,4 @@ async def finalize(server: ServerComponents, ctx: RequestContext) -> Response:
             new["metadata"]["resourceVersion"] = given
         return new
 
-    return await guaranteed_update(server, ctx, options, build)
+    return await write_object(server, ctx, options, build)

@@ -13,8 +13,9 @@ from shoal.apiserver.request.options import WriteOptions, check_apply_options, p
 from shoal.apiserver.response.negotiation import patch_type, reject_transform
 from shoal.apiserver.response.render import served_object
 from shoal.apiserver.server import RequestContext, ServerComponents
-from shoal.apiserver.verbs.update import UpdateFunc, guaranteed_update
-from shoal.apiserver.write.pipeline import decode_body, object_field
+from shoal.apiserver.write.attempt import Build
+from shoal.apiserver.write.body import decode_body, object_field
+from shoal.apiserver.write.pipeline import write_object
 from shoal.clock import rfc3339
 from shoal.kinds.strategy import ScalePaths
 from shoal.objects import jsonpatch, mergepatch, strategicpatch, strictjson, strictyaml
@@ -59,7 +60,7 @@ def _apply_patch(patch_kind: str, scale: Object, body: Any) -> Any:
     return strategicpatch.apply(scale, body, {}, lambda name: {})
 
 
-async def _write_scale(server: ServerComponents, ctx: RequestContext, options_kind: str, build: UpdateFunc) -> Response:
+async def _write_scale(server: ServerComponents, ctx: RequestContext, options_kind: str, build: Build) -> Response:
     options = parse_write_options(ctx.query, options_kind)
     paths = _scale_paths(ctx)
 
@@ -108,7 +109,7 @@ async def _apply(server: ServerComponents, ctx: RequestContext) -> Response:
 
 
 async def _update_scaled_object(
-    server: ServerComponents, ctx: RequestContext, options: WriteOptions, build: UpdateFunc, *, owned: bool = False
+    server: ServerComponents, ctx: RequestContext, options: WriteOptions, build: Build, *, owned: bool = False
 ) -> Response:
     paths = _scale_paths(ctx)
 
@@ -120,7 +121,7 @@ async def _update_scaled_object(
     # Fresh: what the write warns about is the scaled object, which the client has not sent.
     plain.warnings, plain.audit_annotations = [], None
     form = Projection(partial(_scale_of, ctx), merge_scale, typed=False)
-    answer = await guaranteed_update(server, plain, options, build, managed_fields_set=owned, projection=form)
+    answer = await write_object(server, plain, options, build, managed_fields_set=owned, projection=form)
     assert isinstance(answer.body, bytes)
     return Response(answer.status, orjson.dumps(_scale_of(ctx, decode(answer.body))))
 

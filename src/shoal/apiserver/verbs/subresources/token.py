@@ -10,7 +10,7 @@ from shoal.apiserver.admission.dispatch import admit_body
 from shoal.apiserver.request.options import parse_write_options
 from shoal.apiserver.response.render import served_object
 from shoal.apiserver.server import RequestContext, ServerComponents
-from shoal.apiserver.write.pipeline import decode_body, object_field
+from shoal.apiserver.write.body import decode_body, object_field
 from shoal.clock import rfc3339
 from shoal.kinds.core.node_identity import node_name_of
 from shoal.objects.errors import (

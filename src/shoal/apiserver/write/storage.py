@@ -1,0 +1,84 @@
+"""Encodes objects for storage, writes and removes them, and builds the errors of lost races."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from shoal.apiserver.cache.cacher import TOMBSTONE, CachedObject, store_key
+from shoal.apiserver.cache.storage_form import encode, inject_revision
+from shoal.apiserver.purge import purge
+from shoal.apiserver.registry.clusters import LOGICAL_CLUSTERS
+from shoal.apiserver.request.info import ROOT
+from shoal.apiserver.response.render import encode_object
+from shoal.apiserver.server import RequestContext, ServerComponents
+from shoal.apiserver.webhooks.conversion import convert_entries, convert_objects
+from shoal.objects.errors import AlreadyExists, Conflict
+
+Object = dict[str, Any]
+
+MODIFIED_MESSAGE = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+async def encode_for_storage(server: ServerComponents, ctx: RequestContext, obj: Object) -> bytes:
+    """Encodes the object in the storage version, whatever version it was sent in."""
+    resource = ctx.resource
+    if resource.custom and resource.version != resource.storage_version:
+        if resource.conversion is not None:
+            storage = replace(resource, version=resource.storage_version)
+            return encode((await convert_objects(server.webhooks.client, ctx.info.cluster, storage, [obj]))[0])
+        obj = {**obj, "apiVersion": f"{resource.group}/{resource.storage_version}"}
+    if resource.strategy.storage_alias is not None:
+        obj = resource.strategy.storage_alias.to_stored(obj)
+    return encode(obj)
+
+
+async def encode_written(
+    server: ServerComponents, ctx: RequestContext, revision: int, value: bytes, name: str
+) -> bytes:
+    """Returns the served bytes of the object just written and marks it as normalised in the cache. The response is what
+    was stored, not what was sent.
+    """
+    resource = ctx.resource
+    entry: CachedObject | None = ctx.resource_cache.get(ctx.info.cluster, ctx.namespace, name)
+    if entry is None or entry.revision != revision:
+        entry = CachedObject(ctx.namespace, name, revision, inject_revision(value, revision))
+    if resource.version == resource.storage_version:
+        entry.normalised_for = resource.schema_hash
+    if resource.conversion is not None:
+        await convert_entries(server.webhooks.client, ctx.info.cluster, resource, [entry])
+    return encode_object(resource, entry)
+
+
+async def remove_object(server: ServerComponents, ctx: RequestContext, entry: CachedObject) -> int:
+    """Removes the object from the store. A bootstrap object leaves a tombstone, or the shared one would reappear."""
+    key, cluster = storage_key(ctx, entry.name), ctx.info.cluster
+    if (ctx.resource.group, ctx.resource.plural) == LOGICAL_CLUSTERS and cluster == ROOT:
+        await purge(server, entry.name)
+    expected = 0 if entry.virtual else entry.revision
+    if entry.virtual or ctx.resource_cache.is_bootstrap(cluster, entry.key):
+        return await server.store.put(key, TOMBSTONE, expected)
+    return await server.store.delete(key, expected)
+
+
+def storage_key(ctx: RequestContext, name: str) -> str:
+    return store_key(ctx.resource_cache.key, ctx.info.cluster, ctx.namespace, name)
+
+
+def conflict(ctx: RequestContext, reason: str = MODIFIED_MESSAGE, name: str = "") -> Conflict:
+    name = name or ctx.name
+    resource = ctx.resource
+    return Conflict(
+        f'Operation cannot be fulfilled on {resource.group_resource} "{name}": {reason}',
+        name=name,
+        group=resource.group,
+        kind=resource.plural,
+    )
+
+
+def already_exists(ctx: RequestContext, name: str) -> AlreadyExists:
+    resource = ctx.resource
+    entry = ctx.resource_cache.get(ctx.info.cluster, ctx.namespace, name)
+    deleting = entry is not None and "deletionTimestamp" in entry.object()["metadata"]
+    message = f'{"object is being deleted: " if deleting else ""}{resource.group_resource} "{name}" already exists'
+    return AlreadyExists(message, name=name, group=resource.group, kind=resource.plural)
