@@ -113,6 +113,17 @@ def test_module_is_short_and_says_what_it_is(path: Path) -> None:
     assert excused or source.count("\n") <= budget
 
 
+def test_no_function_of_the_api_server_has_more_than_seven_positional_parameters() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}:{node.name}"
+        for path in sorted((PACKAGE / "apiserver").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and len(node.args.posonlyargs) + len(node.args.args) > 7
+    ]
+    assert found == []
+
+
 def test_no_bags() -> None:
     assert [name(path) for path in MODULES if BAGS & {path.stem, path.parent.name}] == []
 

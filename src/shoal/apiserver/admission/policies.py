@@ -200,7 +200,7 @@ class MutatingPolicies:
                 if round_index and key not in self._reinvocable:
                     continue
                 mutated_object, errors = await self._apply_policy(
-                    policy, invocation.resource, params, new, old, projection, key
+                    policy, invocation.resource, params, new, old, projection=projection, key=key
                 )
                 if not policy.fails_open:
                     refusals += [(_denial_message(policy, invocation.binding, error), "Invalid") for error in errors]
@@ -217,6 +217,7 @@ class MutatingPolicies:
         params: Object | None,
         new: Object,
         old: Object | None,
+        *,
         projection: Projection,
         key: tuple[str, str, str],
     ) -> tuple[Object | None, list[str]]:

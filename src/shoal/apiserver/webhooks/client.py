@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from shoal.apiserver.cache.cacher import WatchCache
 from shoal.apiserver.webhooks.resolver import ResolveError, resolve_service
@@ -37,6 +37,16 @@ class HTTPTransport(Protocol):
     async def close(self) -> None: ...
 
 
+class WebhookAddress(NamedTuple):
+    url: str
+    display_url: str
+    """The URL in messages."""
+    server_name: str = ""
+    """For TLS. Empty: that of the URL."""
+    host: str = ""
+    """The Host header. Empty: that of the URL."""
+
+
 class WebhookClient:
     """Calls the webhooks of all logical clusters through one connection pool."""
 
@@ -56,15 +66,15 @@ class WebhookClient:
         `fail_fast` is for a caller that has other clusters to serve. Only one such caller at a time waits for a webhook
         that timed out before; the others fail immediately.
         """
-        url, server_name, host, display_url = self._address(cluster, client_config, seconds)
+        address = self._address(cluster, client_config, seconds)
         key = cluster, client_config
         retrying = fail_fast and key in self._slow
         if retrying and self._slow[key]:
-            raise CallError(f'Post "{display_url}": the webhook timed out before and is being retried')
+            raise CallError(f'Post "{address.display_url}": the webhook timed out before and is being retried')
         if retrying:
             self._slow[key] += 1
         try:
-            response = await self._post(url, server_name, host, display_url, client_config.ca_bundle, body, seconds)
+            response = await self._post(address, client_config.ca_bundle, body, seconds)
         except _CallTimeout:
             self._slow.setdefault(key, 0)
             raise
@@ -79,21 +89,24 @@ class WebhookClient:
         self._slow.pop(key, None)
         return response
 
-    async def _post(
-        self, url: str, server_name: str, host: str, display_url: str, authority: bytes, body: bytes, seconds: float
-    ) -> Object:
+    async def _post(self, address: WebhookAddress, authority: bytes, body: bytes, seconds: float) -> Object:
         max_bytes = MAX_RESPONSE_BYTES + 2 * len(body)
         if self._transport is None:
             self._transport = self._open_transport()
         try:
             async with asyncio.timeout(seconds):
                 status, answer = await self._transport.post(
-                    url, body, authority=authority, server_name=server_name, host=host, most=max_bytes
+                    address.url,
+                    body,
+                    authority=authority,
+                    server_name=address.server_name,
+                    host=address.host,
+                    most=max_bytes,
                 )
         except TimeoutError:
-            raise _CallTimeout(f'Post "{display_url}": context deadline exceeded') from None
+            raise _CallTimeout(f'Post "{address.display_url}": context deadline exceeded') from None
         except ShoalError as error:
-            raise CallError(f'Post "{display_url}": {error}') from None
+            raise CallError(f'Post "{address.display_url}": {error}') from None
         if not 200 <= status < 300:
             raise CallError(_status_error(status, answer))
         if not answer:
@@ -111,15 +124,12 @@ class WebhookClient:
         if self._transport is not None:
             await self._transport.close()
 
-    def _address(self, cluster: str, client_config: ClientConfig, seconds: float) -> tuple[str, str, str, str]:
-        """Returns the URL to call, the server name for TLS, the Host header, and the URL to display.
-
-        The timeout is passed to the webhook.
-        """
+    def _address(self, cluster: str, client_config: ClientConfig, seconds: float) -> WebhookAddress:
+        """The timeout is passed to the webhook."""
         query = f"?timeout={max(1, round(seconds))}s"
         if client_config.url:
             url = _collapse_slashes(client_config.url) + query
-            return url, "", "", url
+            return WebhookAddress(url, url)
         name = f"{client_config.service_name}.{client_config.namespace}.svc"
         display_url = f"https://{name}:{client_config.port}{client_config.path or '/'}{query}"
         try:
@@ -129,12 +139,8 @@ class WebhookClient:
         except ResolveError as error:
             raise CallError(f'Post "{display_url}": {error}') from None
         dial_host = f"[{address}]" if ":" in address else address
-        return (
-            f"https://{dial_host}:{port}{client_config.path or '/'}{query}",
-            name,
-            f"{name}:{client_config.port}",
-            display_url,
-        )
+        url = f"https://{dial_host}:{port}{client_config.path or '/'}{query}"
+        return WebhookAddress(url, display_url, name, f"{name}:{client_config.port}")
 
 
 def _collapse_slashes(url: str) -> str:

@@ -21,16 +21,8 @@ from shoal.apiserver.write.attempt import Build, Write
 from shoal.apiserver.write.locks import lock_keys, release_locks
 from shoal.apiserver.write.metadata import fill_metadata, keep_server_metadata, set_managed_fields
 from shoal.apiserver.write.review import mutating_admission, validating_admission
-from shoal.apiserver.write.storage import (
-    conflict,
-)
-from shoal.apiserver.write.strategy import (
-    STATUS_SUBRESOURCES,
-    bump_generation,
-    prepare,
-    set_defaults,
-    validate,
-)
+from shoal.apiserver.write.storage import conflict
+from shoal.apiserver.write.strategy import STATUS_SUBRESOURCES, bump_generation, prepare, set_defaults, validate
 from shoal.apiserver.write.swap import compare_and_swap
 from shoal.objects.errors import AlreadyExists
 from shoal.objects.wire import Response
@@ -53,7 +45,17 @@ async def write_object(
     locks: list[LockKey] = []
     try:
         while True:
-            write = Write(server, ctx, options, build, locks, creates, updates, managed_fields_set, projection)
+            write = Write(
+                server,
+                ctx,
+                options,
+                build,
+                locks,
+                creates=creates,
+                updates=updates,
+                managed_fields_set=managed_fields_set,
+                projection=projection,
+            )
             try:
                 for step in STEPS:
                     pending = step(write)
