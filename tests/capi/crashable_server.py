@@ -69,7 +69,8 @@ class Place:
 
     def start(self, transport: Transport | None = None) -> None:
         self._loops = EmbeddedControllers()
-        self._loops.token = "loops"
+        for token, user in self._loops.tokens.items():
+            self.server.core.authenticator.add_static_token(token, user)
         # As on a worker, where Clusters are: a hub has more to make at its start.
         self._loops.start(transport or self.server.transport(), self.server.authority, is_hub=False)
 

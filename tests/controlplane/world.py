@@ -53,7 +53,7 @@ async def world(directory: Path, *, loops: bool = True, root_profile: str = "") 
     clock = FakeClock()
     store = await SqliteStore.open(directory)
     running = EmbeddedControllers()
-    tokens = {"admin": admin_user(), running.token: admin_user("system:shoal:loops")}
+    tokens = {"admin": admin_user(), **running.tokens}
     settings = ApiServerSettings(directory=directory / "pki", tokens=tokens, root_profile=root_profile)
     server = await ApiServer.start(settings, store, clock)
     if loops:

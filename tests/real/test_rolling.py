@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from shoal.apiserver.authn.authenticator import CONTROLLERS_USER
 from tests.serving import config_map
 from tests.soak.clients import LEAKED, Client
 from tests.soak.load import Load, said
@@ -27,7 +26,7 @@ POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
-    "rules": [{"level": "Metadata", "users": [CONTROLLERS_USER]}, {"level": "None"}],
+    "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts:kube-system"]}, {"level": "None"}],
 }
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
 

@@ -149,7 +149,7 @@ def test_what_is_shown_of_a_cluster_that_went_while_nobody_looked_goes(server: S
     }
 
     async def look() -> list[str]:
-        client, names = server.shoal.client("test").in_cluster(hub.name), list[str]()
+        client, names = server.shoal.controller_client("syncer").in_cluster(hub.name), list[str]()
         await client.create(PODS, {**pod, "spec": spec}, "default")
         await client.delete(CLUSTERS, "east")
         clusters = Informer(client, CLUSTERS, SystemClock())

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from shoal.apiserver.authn.authenticator import (
     ANONYMOUS,
-    CONTROLLERS_USER,
     UNAUTHENTICATED,
     User,
     cluster_of_user,
@@ -131,7 +130,7 @@ def classify(server: ServerComponents, request: Request) -> tuple[RequestContext
     except Unauthorized as error:
         ctx.user = User(ANONYMOUS, (UNAUTHENTICATED,), cluster=cluster_of_user(name))
         ctx.authentication_error = error
-    if ctx.user.crosses_clusters or ctx.user.name == CONTROLLERS_USER:
+    if ctx.user.crosses_clusters:
         return ctx, None
     cluster = ROOT if name == WILDCARD or server.clusters.get(name) is None else name
     ctx.flow = server.flow_schemas.flow_of(cluster, ctx.user, ctx.verb, ctx.info)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, MutableSet
+from urllib.parse import unquote
 
 from shoal.objects.errors import BadRequest, Unavailable
 from shoal.objects.wire import Handler, Request, Response, StreamResponse, Upgrade
@@ -16,6 +17,10 @@ from shoal.store.fencing import LeaseCheck, fenced_by
 
 IN_PROCESS = "in-process"
 """Remote address of such requests. Response headers meant for people are left out."""
+
+
+def _request(method: str, path: str, query: str, headers: Mapping[str, str], body: bytes = b"") -> Request:
+    return Request(method, unquote(path) if "%" in path else path, query, headers, body, remote_addr=IN_PROCESS)
 
 
 class InProcessTransport:
@@ -28,7 +33,7 @@ class InProcessTransport:
     async def request(
         self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, Mapping[str, str], bytes]:
-        answer = await self._call(Request(method, path, query, headers, body, remote_addr=IN_PROCESS))
+        answer = await self._call(_request(method, path, query, headers, body))
         if isinstance(answer, Response):
             content = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
         else:
@@ -43,7 +48,7 @@ class InProcessTransport:
     async def stream(
         self, method: str, path: str, query: str, headers: Mapping[str, str]
     ) -> tuple[int, AsyncIterator[bytes]]:
-        answer = await self._call(Request(method, path, query, headers, remote_addr=IN_PROCESS))
+        answer = await self._call(_request(method, path, query, headers))
         if isinstance(answer, Response):
             content = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
             return answer.status, _once(content)

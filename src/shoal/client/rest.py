@@ -59,6 +59,8 @@ class Client:
         """Reflector stores shared by this client and those derived from it by `in_cluster`. None: every reflector keeps
         its own.
         """
+        self.token_source: Callable[[str], str] | None = None
+        """Returns the token of a controller's account. None: controllers share the identity of this client."""
         self._headers = {"user-agent": user_agent, "accept": "application/json"}
         if token:
             self._headers["authorization"] = f"Bearer {token}"
@@ -66,7 +68,14 @@ class Client:
     def in_cluster(self, cluster: str) -> Client:
         """The same identity in another logical cluster (`*`: all of them)."""
         other = Client(self._transport, cluster=cluster)
-        other._headers, other.informers = self._headers, self.informers
+        other._headers, other.informers, other.token_source = self._headers, self.informers, self.token_source
+        return other
+
+    def as_controller(self, account: str) -> Client:
+        """A client with the account of a controller, if accounts are separate here. Informers are shared."""
+        other = self.in_cluster(self._cluster)
+        if self.token_source is not None:
+            other._headers = {**self._headers, "authorization": f"Bearer {self.token_source(account)}"}
         return other
 
     def impersonate(self, name: str, group: str) -> Client:

@@ -30,15 +30,16 @@ REPLICATION_CONTROLLER_SOURCE = EventSource("replication-controller", "v1", "Rep
 
 
 def new_workload_controllers(client: Client, clock: Clock) -> list[Runnable]:
-    hosted, recorder = HostedClusterFilter(client, clock), EventRecorder(client.in_cluster, clock)
+    hosted = HostedClusterFilter(client, clock)
+    recorder = EventRecorder(client.as_controller("event-recorder").in_cluster, clock)
     return [
         hosted,
         recorder,
         *_new_pod_owner_controllers(client, clock, hosted, recorder),
         *_new_batch_controllers(client, clock, hosted, recorder),
         *_new_service_controllers(client, clock, hosted, recorder),
-        DisruptionReconciler(client, clock, hosted, recorder).controller,
-        StaleDisruptionReconciler(client, clock, hosted).controller,
+        DisruptionReconciler(client.as_controller("disruption-controller"), clock, hosted, recorder).controller,
+        StaleDisruptionReconciler(client.as_controller("disruption-controller"), clock, hosted).controller,
         *_new_volume_controllers(client, clock, hosted, recorder),
     ]
 
@@ -49,11 +50,15 @@ def _new_pod_owner_controllers(
     replica_set_events = new_pod_event_sink(recorder, REPLICA_SET_SOURCE)
     replication_controller_events = new_pod_event_sink(recorder, REPLICATION_CONTROLLER_SOURCE)
     return [
-        DeploymentReconciler(client, clock, hosted, recorder).controller,
-        ReplicaSetReconciler(client, clock, hosted, replica_set_events).controller,
-        new_replication_controller_reconciler(client, clock, hosted, replication_controller_events).controller,
-        StatefulSetReconciler(client, clock, hosted, recorder).controller,
-        DaemonSetReconciler(client, clock, hosted, recorder).controller,
+        DeploymentReconciler(client.as_controller("deployment-controller"), clock, hosted, recorder).controller,
+        ReplicaSetReconciler(
+            client.as_controller("replicaset-controller"), clock, hosted, replica_set_events
+        ).controller,
+        new_replication_controller_reconciler(
+            client.as_controller("replication-controller"), clock, hosted, replication_controller_events
+        ).controller,
+        StatefulSetReconciler(client.as_controller("statefulset-controller"), clock, hosted, recorder).controller,
+        DaemonSetReconciler(client.as_controller("daemon-set-controller"), clock, hosted, recorder).controller,
     ]
 
 
@@ -61,10 +66,10 @@ def _new_batch_controllers(
     client: Client, clock: Clock, hosted: HostedClusterFilter, recorder: EventRecorder
 ) -> list[Runnable]:
     return [
-        JobReconciler(client, clock, hosted, recorder).controller,
-        OrphanPodReconciler(client, clock, hosted).controller,
-        TTLAfterFinishedReconciler(client, clock, hosted).controller,
-        CronJobReconciler(client, clock, hosted, recorder).controller,
+        JobReconciler(client.as_controller("job-controller"), clock, hosted, recorder).controller,
+        OrphanPodReconciler(client.as_controller("job-controller"), clock, hosted).controller,
+        TTLAfterFinishedReconciler(client.as_controller("ttl-after-finished-controller"), clock, hosted).controller,
+        CronJobReconciler(client.as_controller("cronjob-controller"), clock, hosted, recorder).controller,
     ]
 
 
@@ -72,21 +77,27 @@ def _new_service_controllers(
     client: Client, clock: Clock, hosted: HostedClusterFilter, recorder: EventRecorder
 ) -> list[Runnable]:
     return [
-        EndpointsReconciler(client, clock, hosted).controller,
-        EndpointSliceMirroringReconciler(client, clock, hosted, recorder).controller,
-        ServiceCIDRReconciler(client, clock, hosted).controller,
+        EndpointsReconciler(client.as_controller("endpoint-controller"), clock, hosted).controller,
+        EndpointSliceMirroringReconciler(
+            client.as_controller("endpointslicemirroring-controller"), clock, hosted, recorder
+        ).controller,
+        ServiceCIDRReconciler(client.as_controller("service-cidrs-controller"), clock, hosted).controller,
     ]
 
 
 def _new_volume_controllers(
     client: Client, clock: Clock, hosted: HostedClusterFilter, recorder: EventRecorder
 ) -> list[Runnable]:
-    claim_controller = ClaimReconciler(client, clock, hosted, recorder).controller
+    claim_controller = ClaimReconciler(
+        client.as_controller("persistent-volume-binder"), clock, hosted, recorder
+    ).controller
     enqueue_claim = claim_controller.queue.add
-    protection = ProtectionReconciler(client, clock, hosted)
+    protection = ProtectionReconciler(client.as_controller("pvc-protection-controller"), clock, hosted)
     return [
         claim_controller,
-        VolumeReconciler(client, clock, hosted, recorder, enqueue_claim).controller,
+        VolumeReconciler(
+            client.as_controller("persistent-volume-binder"), clock, hosted, recorder, enqueue_claim
+        ).controller,
         protection.claim_controller,
         protection.volume_controller,
     ]

@@ -16,6 +16,7 @@ from shoal.runtime.manager import Runnable
 
 def new_node_controllers(client: Client, clock: Clock, stages: Stages | None = None) -> list[Runnable]:
     """For the logical clusters of profile `cluster` in one store. `client` is that of the root cluster."""
+    client = client.as_controller("simulated-kubelet")
     informers = NodeInformers(HostedClusterSource(client, clock), clock)
     recorder = EventRecorder(client.in_cluster, clock)
     kubelet = Kubelet(informers, clock, recorder, stages)

@@ -74,9 +74,9 @@ WATCH_BUS = BusSettings()
 
 def new_hub_controllers(client: Client, clock: Clock, bus_settings: BusSettings = WATCH_BUS) -> list[FleetRunnable]:
     """Returns the controllers of a hub. `client` is for the hub's root."""
-    scheduler = FleetScheduler(client, clock)
-    evictions = EvictionReconciler(client, clock, scheduler)
-    rebalancer = Rebalancer(client, clock, evictions.migrations)
+    scheduler = FleetScheduler(client.as_controller("fleet-scheduler"), clock)
+    evictions = EvictionReconciler(client.as_controller("cluster-migration"), clock, scheduler)
+    rebalancer = Rebalancer(client.as_controller("cluster-rebalancer"), clock, evictions.migrations)
     migration_controllers: list[FleetRunnable] = [
         evictions.controller,
         evictions.migrations.controller,
@@ -84,16 +84,16 @@ def new_hub_controllers(client: Client, clock: Clock, bus_settings: BusSettings 
     ]
     controllers: list[FleetRunnable] = [
         *scheduler.controllers,
-        *new_health_controllers(client, clock),
-        *new_join_controllers(client, clock),
+        *new_health_controllers(client.as_controller("worker-health"), clock),
+        *new_join_controllers(client.as_controller("worker-join"), clock),
         *migration_controllers,
     ]
     controllers += [
-        ScaleDownReconciler(client, clock).controller,
+        ScaleDownReconciler(client.as_controller("worker-autoscaler"), clock).controller,
         FleetMetrics(client, clock),
-        new_event_controller(client, clock),
+        new_event_controller(client.as_controller("event-recorder"), clock),
     ]
-    return [*controllers, *_new_bus_controllers(client, clock, bus_settings)]
+    return [*controllers, *_new_bus_controllers(client.as_controller("fleet-bus"), clock, bus_settings)]
 
 
 def new_supervisor_controllers(client: Client, clock: Clock, processes: WorkerProcesses | None) -> list[FleetRunnable]:

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from shoal.client.reflector import Key
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
-from shoal.objects.errors import ShoalError, StatusError
+from shoal.objects.errors import Forbidden, ShoalError, StatusError
 from shoal.runtime.informer import EventHandler, Informer
 from shoal.runtime.reconcile_tracing import key_text, reconcile_in_span
 from shoal.runtime.workqueue import WorkQueue
@@ -23,7 +23,14 @@ K = TypeVar("K", bound=Hashable)
 Source = Callable[[], Awaitable[None]]
 """Runs for ever and adds keys to the controller's queue, for example `Informer.run`."""
 
+FailureHandler = Callable[[str, str], None]
+"""Called with the name of a controller and its error; an empty error: it is healthy again."""
+
 WORKERS = 4
+
+
+def _ignore_failure(name: str, error: str) -> None:
+    """Used without a manager."""
 
 
 class RequeueError(ShoalError):
@@ -42,6 +49,9 @@ class Controller(Generic[K]):
         self.name = name
         self.queue: WorkQueue[K] = WorkQueue(clock, name.partition(" ")[0])
         self.sources: list[Source] = []
+        self.on_failure: FailureHandler = _ignore_failure
+        self._forbidden: set[K] = set()
+        """Keys whose last reconcile was refused: the controller's account lacks a permission."""
         self._reconcile, self._workers = reconcile, workers
 
     def watch(self, informer: Informer, handler: EventHandler) -> None:
@@ -66,6 +76,9 @@ class Controller(Generic[K]):
             try:
                 requeue_after = await reconcile_in_span(self.name, self.queue, key, partial(self._reconcile, key))
             except (StatusError, Unreachable, RequeueError) as error:
+                if isinstance(error, Forbidden):
+                    self._forbidden.add(key)
+                    self.on_failure(self.name, str(error))
                 delay = self.queue.retry(key)
                 log.info("%s: reconciling %s failed: %s; retrying in %.1f s", self.name, key_text(key), error, delay)
             except Exception:
@@ -73,6 +86,10 @@ class Controller(Generic[K]):
                 self.queue.retry(key)
             else:
                 self.queue.done(key, requeue_after)
+                if key in self._forbidden:
+                    self._forbidden.discard(key)
+                    if not self._forbidden:
+                        self.on_failure(self.name, "")
 
 
 def new_kind_controller(

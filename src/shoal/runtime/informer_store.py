@@ -25,6 +25,8 @@ IndexFunc = Callable[[Key, Object], Iterable[Hashable]]
 """Returns the values under which an object is found. The function names its index, so it must be module-level."""
 _Index = dict[Hashable, dict[Key, Object]]
 
+INFORMER_ACCOUNT = "shared-informers"
+"""The account that lists and watches for all controllers of a process, as in kube-controller-manager."""
 UNTIL_EVENT = 2**63
 """As the revision of a write: it is shown until the next event of its key."""
 
@@ -77,7 +79,7 @@ class InformerStore:
         if store is None:
             store = cls(transform)
             store._reflector = Reflector(
-                client,
+                client.as_controller(INFORMER_ACCOUNT) if client.informers is not None else client,
                 gvr,
                 clock,
                 store,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
 from shoal.clock import Clock
+from shoal.runtime.controller import Controller, FailureHandler
 from shoal.runtime.metrics import restarts
 
 log = logging.getLogger("shoal.runtime")
@@ -27,10 +28,6 @@ class Runnable(Protocol):
     async def run(self) -> None: ...
 
 
-FailureHandler = Callable[[str, str], None]
-"""Called with the name of a controller and its error; an empty error: it is healthy again."""
-
-
 async def run_manager(
     controllers: Iterable[Runnable], clock: Clock, on_failure: FailureHandler = lambda name, error: None
 ) -> None:
@@ -39,6 +36,8 @@ async def run_manager(
     """
     async with asyncio.TaskGroup() as group:
         for controller in controllers:
+            if isinstance(controller, Controller):
+                controller.on_failure = on_failure
             group.create_task(_run_with_restarts(controller, clock, on_failure), name=controller.name)
 
 

@@ -90,19 +90,22 @@ class SyncSettings:
 
 def new_sync_controllers(client: Client, clock: Clock, new_client: NewClient, settings: SyncSettings) -> list[Runnable]:
     """`client` is at the hub's root; `new_client` builds a client from a parsed kubeconfig."""
-    status_writer = ClusterStatusWriter(client, clock, settings.mode)
-    connect_cluster = connect_by_kubeconfig(client, new_client)
+    syncer, importer = client.as_controller("syncer"), client.as_controller("api-importer")
+    status_writer = ClusterStatusWriter(syncer, clock, settings.mode)
+    connect_cluster = connect_by_kubeconfig(importer, new_client)
     controllers: list[Runnable] = [
-        new_registration_controller(client, clock),
+        new_registration_controller(client.as_controller("cluster-registration"), clock),
         ImportReconciler(
-            client, clock, connect_cluster, settings.resources_to_sync, status_writer, mode=settings.mode
+            importer, clock, connect_cluster, settings.resources_to_sync, status_writer, mode=settings.mode
         ).controller,
-        NegotiationReconciler(client, clock, settings.auto_publish).controller,
-        CapacityReconciler(client, clock, connect_cluster, mode=settings.mode).controller,
-        new_event_controller(client, clock),
+        NegotiationReconciler(client.as_controller("api-negotiation"), clock, settings.auto_publish).controller,
+        CapacityReconciler(
+            client.as_controller("cluster-capacity"), clock, connect_cluster, mode=settings.mode
+        ).controller,
+        new_event_controller(client.as_controller("event-recorder"), clock),
     ]
     controllers += new_syncer_controllers(
-        client, clock, new_client, settings.resources_to_sync, status_writer, settings.mode
+        syncer, clock, new_client, settings.resources_to_sync, status_writer, settings.mode
     )
     return controllers
 

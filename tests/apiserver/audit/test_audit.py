@@ -28,11 +28,12 @@ from tests.serving import Cluster, Server, config_map, running_server
 Object = dict[str, Any]
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 SECRETS = "/api/v1/namespaces/default/secrets"
+CONTROLLERS_GROUP = "system:serviceaccounts:kube-system"
 QUIET = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "rules": [
-        {"level": "None", "users": ["system:shoal:loops"]},
+        {"level": "None", "userGroups": [CONTROLLERS_GROUP]},
         {"level": "None", "nonResourceURLs": ["/livez*"]},
         {"level": "RequestResponse", "resources": [{"resources": ["events"]}]},
         {"level": "Metadata"},
@@ -186,7 +187,7 @@ def test_the_policy_decides(cluster: Cluster, log: Log) -> None:
     assert (event["verb"], "objectRef" in event) == ("get", False)
     assert event["annotations"]["authorization.k8s.io/decision"] == "allow"
     assert log.events(auditID="alive") == []
-    assert not [event for event in log.events() if event["user"].get("username") == "system:shoal:loops"]
+    assert not [event for event in log.events() if CONTROLLERS_GROUP in event["user"].get("groups", ())]
 
 
 def test_the_file_is_private(cluster: Cluster, log: Log) -> None:

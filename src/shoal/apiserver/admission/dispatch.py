@@ -17,7 +17,6 @@ import orjson
 from shoal.apiserver.admission.attributes import AdmissionAttributes, group_version_kind, internal_error
 from shoal.apiserver.admission.policies import MutatingPolicies, validate_policies
 from shoal.apiserver.admission.projection import SUBRESOURCE_BODY, WHOLE_OBJECT, Projection
-from shoal.apiserver.authn.authenticator import CONTROLLERS_USER
 from shoal.apiserver.registry.policy_source import NO_POLICIES, MatchedPolicies
 from shoal.apiserver.request.deadline import request_timeout
 from shoal.apiserver.server import RequestContext, ServerComponents
@@ -229,7 +228,7 @@ class AdmissionDispatcher(AdmissionAttributes):
                 webhook.client_config,
                 review_body,
                 seconds,
-                fail_fast=call.user.name == CONTROLLERS_USER,
+                fail_fast=call.user.embedded,
             )
         except CallError as error:
             raise CallError(f"failed to call webhook: {error}") from None

@@ -18,8 +18,6 @@ from shoal.objects.errors import ShoalError, Unauthorized
 from shoal.objects.wire import ClientCertificate, Request
 
 MASTERS = "system:masters"
-CONTROLLERS_USER = "system:shoal:loops"
-"""The user of the controllers in the server's own process."""
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 ANONYMOUS = "system:anonymous"
@@ -42,6 +40,8 @@ class User:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _NO_EXTRA, hash=False)
     cluster: str = ROOT
     """The logical cluster this user belongs to."""
+    embedded: bool = field(default=False, compare=False)
+    """A controller in the server's own process. It has the rights of its account in every cluster, and never waits."""
     privileged: bool = field(init=False, compare=False, repr=False)
     """Member of system:masters of its cluster."""
     crosses_clusters: bool = field(init=False, compare=False, repr=False)
@@ -54,7 +54,7 @@ class User:
             raise ValueError("a user belongs to one cluster")
         privileged = MASTERS in self.groups
         object.__setattr__(self, "privileged", privileged)
-        object.__setattr__(self, "crosses_clusters", privileged and self.cluster == ROOT)
+        object.__setattr__(self, "crosses_clusters", self.embedded or (privileged and self.cluster == ROOT))
         object.__setattr__(self, "subject", (self.cluster, self.name, self.groups))
 
     def may_enter(self, cluster: str) -> bool:

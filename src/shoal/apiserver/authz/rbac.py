@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from shoal.apiserver.authn.authenticator import User
 from shoal.apiserver.authz.rules import Rule, matches_path, matches_resource, quote, strings
+from shoal.apiserver.request.info import ROOT, WILDCARD
 from shoal.kinds.rbac.rbac import GROUP
 from shoal.objects.errors import Forbidden, InternalError, NotFound
 
@@ -106,6 +107,9 @@ class Authorizer:
             return _OTHER_CLUSTER
         if user.privileged:
             return _ALLOWED
+        if cluster == WILDCARD:
+            # Only users of root may read all clusters at once, by their rights in root.
+            return self.authorize(user, attributes._replace(cluster=ROOT))
         special = self._special_users(user, attributes) if self._special_users is not None else None
         if special is not None and special.allowed:
             return special

@@ -20,6 +20,7 @@ from shoal.kinds.catalogue import default_rbac
 from shoal.kinds.core import kubernetes_service
 from shoal.kinds.core.serviceaccount import default_service_account, root_ca_config_map
 from shoal.kinds.flowcontrol.bootstrap import bootstrap_flow_schemas, bootstrap_priority_levels
+from shoal.kinds.rbac.controller_accounts import controller_role_bindings, controller_roles
 from shoal.kinds.rbac.rbac import aggregate_rules
 from shoal.kinds.scheduling.priorityclass import system_priority_classes
 from shoal.kinds.shoal_crds import shoal_crds
@@ -116,10 +117,12 @@ def _crds(cluster: str, profile: str) -> list[Object]:
 
 def _default_roles(plural: str) -> list[Object]:
     """Upstream's roles. The aggregated ones (admin, edit, view) are filled in as upstream's controller does."""
-    by_plural = default_rbac()
-    roles = by_plural.get(plural, [])
+    roles = default_rbac().get(plural, [])
+    if plural == "clusterrolebindings":
+        return [*roles, *controller_role_bindings()]
     if plural != "clusterroles":
         return roles
+    roles = [*roles, *controller_roles()]
     for _ in range(AGGREGATED_DEPTH):
         roles = [
             {**role, "rules": aggregate_rules(role, roles)} if "aggregationRule" in role else role for role in roles

@@ -19,6 +19,7 @@ from shoal.runtime.manager import Runnable, run_manager
 class EnvtestControllers:
     def __init__(self, controller_set: str, *, service_accounts: bool) -> None:
         self.token = secrets.token_urlsafe(32)
+        """The administrator's: the controllers of an envtest server share one identity."""
         self._controller_set, self._service_accounts = controller_set, service_accounts
         self._task: asyncio.Task[None] | None = None
 

@@ -6,8 +6,11 @@ import asyncio
 import secrets
 from functools import partial
 
+from shoal.apiserver.authn.authenticator import User
 from shoal.apiserver.inprocess import InProcessTransport
 from shoal.apiserver.pki.ca import CertificateAuthority
+from shoal.apiserver.request.info import ROOT
+from shoal.assemble.server.controller_health import ControllerHealth
 from shoal.assemble.server.remote_clients import connector_for
 from shoal.capi.controllers import new_capi_controllers
 from shoal.capi.providers.embedded.controllers import embedded_provider
@@ -33,36 +36,46 @@ from shoal.fleet.bundle.controller import BundleSettings, new_bundle_controllers
 from shoal.fleet.bus.settings import BusSettings
 from shoal.fleet.controllers import WATCH_BUS, new_hub_controllers, new_supervisor_controllers
 from shoal.fleet.workerprocesses.interface import WorkerProcesses
+from shoal.kinds.rbac.controller_accounts import GROUPS as CONTROLLER_GROUPS
+from shoal.kinds.rbac.controller_accounts import controller_accounts
+from shoal.kinds.rbac.controller_accounts import user_name as controller_user_name
 from shoal.placement.splitter.controller import new_splitter_controllers
 from shoal.placement.splitter.events import new_event_controller
 from shoal.provision.controllers import new_provision_controllers
+from shoal.runtime.informer_store import INFORMER_ACCOUNT
 from shoal.runtime.leader_election import LeaderElector
 from shoal.runtime.manager import Runnable, run_manager
 from shoal.sync.controllers import SyncSettings, new_sync_controllers
 from shoal.sync.remote_cluster import NewClient
 
+USER_AGENT = "shoal-loops"
+"""The field manager of what controllers write."""
+
+
+def controller_user(account: str) -> User:
+    return User(controller_user_name(account), CONTROLLER_GROUPS, cluster=ROOT, embedded=True)
+
 
 def new_controllers(client: Client, clock: Clock, authority: CertificateAuthority, url: str) -> list[Runnable]:
     """`url` is the address at which clients reach the server."""
+    embedded = embedded_provider(client.as_controller("embedded-provider"), url, authority.certificate.decode())
     return [
-        new_namespace_controller(client, clock),
-        new_crd_finalizer_controller(client, clock),
-        new_logical_cluster_controller(client, clock),
-        new_garbage_collector(client, clock),
+        new_namespace_controller(client.as_controller("namespace-controller"), clock),
+        new_crd_finalizer_controller(client.as_controller("crd-finalizer"), clock),
+        new_logical_cluster_controller(client.as_controller("logicalcluster-controller"), clock),
+        new_garbage_collector(client.as_controller("generic-garbage-collector"), clock),
         *new_service_account_controllers(client, clock, authority.certificate.decode()),
-        new_cluster_role_aggregation_controller(client, clock),
-        new_flow_schema_controller(client, clock),
-        new_csr_signing_controller(client, clock, authority.sign_request),
-        EventTTLController(client, clock),
-        ResourceQuotaController(client, clock),
+        new_cluster_role_aggregation_controller(client.as_controller("clusterrole-aggregation-controller"), clock),
+        new_flow_schema_controller(client.as_controller("flowschema-controller"), clock),
+        new_csr_signing_controller(client.as_controller("certificate-controller"), clock, authority.sign_request),
+        EventTTLController(client.as_controller("event-ttl-controller"), clock),
+        ResourceQuotaController(client.as_controller("resourcequota-controller"), clock),
         *new_workload_controllers(client, clock),
         *new_scheduler_controllers(client, clock),
         *new_node_controllers(client, clock),
-        *new_capi_controllers(
-            client, clock, embedded_provider(client, url, authority.certificate.decode()), kind_provider
-        ),
-        *new_kind_controllers(client, clock, KindSettings(), KindCommand()),
-        *new_provision_controllers(client, clock),
+        *new_capi_controllers(client.as_controller("cluster-api"), clock, embedded, kind_provider),
+        *new_kind_controllers(client.as_controller("kind-provider"), clock, KindSettings(), KindCommand()),
+        *new_provision_controllers(client.as_controller("karpenter"), clock),
     ]
 
 
@@ -73,16 +86,27 @@ def new_multicluster_controllers(
     return [
         *new_hub_controllers(client, clock, bus),
         *new_sync_controllers(client, clock, connect, sync or SyncSettings()),
-        *new_splitter_controllers(client, clock),
-        new_event_controller(client, clock),
+        *new_splitter_controllers(client.as_controller("splitter"), clock),
+        new_event_controller(client.as_controller("event-recorder"), clock),
     ]
 
 
 class EmbeddedControllers:
     def __init__(self) -> None:
-        self.token = secrets.token_urlsafe(32)
-        """The identity of the controllers, valid for the life of this process."""
+        self._tokens = {account: secrets.token_urlsafe(32) for account in controller_accounts()}
+        """Tokens of the controllers' accounts, valid for the life of this process."""
         self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def tokens(self) -> dict[str, User]:
+        """The users of the controllers, by token."""
+        return {token: controller_user(account) for account, token in self._tokens.items()}
+
+    def client(self, transport: Transport, account: str) -> Client:
+        """A client of root with the account. `as_controller` of the client gives clients with other accounts."""
+        client = Client(transport, self._tokens[account], user_agent=USER_AGENT, cluster="root")
+        client.token_source = self._tokens.__getitem__
+        return client
 
     def start(
         self,
@@ -105,16 +129,20 @@ class EmbeddedControllers:
         """
         clock = clock or SystemClock()
         lease: LeaderElector | None = None
-        supervisor_client = Client(transport, self.token, user_agent="shoal-loops", cluster="root")
+        supervisor_client = self.client(transport, "worker-process-supervisor")
         if lease_identity:
-            lease = LeaderElector(supervisor_client, clock, "kube-system", "shoal-loops", lease_identity)
+            lease = LeaderElector(
+                self.client(transport, "leader-election"), clock, "kube-system", "shoal-loops", lease_identity
+            )
             assert isinstance(transport, InProcessTransport), "a lease fences writes of this server only"
             transport = transport.with_fence(lease.is_lease_valid)
-        client = Client(transport, self.token, user_agent="shoal-loops", cluster="root")
+        client = self.client(transport, INFORMER_ACCOUNT)
         client.informers = {}
 
+        health = ControllerHealth(client.as_controller("controller-health"), clock)
+
         def build_controllers() -> list[Runnable]:
-            common = new_controllers(client, clock, authority, url)
+            common = [health, *new_controllers(client, clock, authority, url)]
             if not is_hub:
                 return common
             connect = partial(
@@ -122,15 +150,21 @@ class EmbeddedControllers:
             )
             hub_only = new_multicluster_controllers(client, clock, connect(), bus, sync)
             bundles = BundleSettings(url, authority.certificate.decode(), worker_image)
-            hub_only += new_bundle_controllers(client, clock, connect("shoal-bundle"), bundles)
+            hub_only += new_bundle_controllers(
+                client.as_controller("worker-bundle"), clock, connect("shoal-bundle"), bundles
+            )
             return [
                 *common,
                 *hub_only,
-                *(new_supervisor_controllers(client, clock, None) if worker_processes is None else ()),
+                *(
+                    new_supervisor_controllers(client.as_controller("worker-process-supervisor"), clock, None)
+                    if worker_processes is None
+                    else ()
+                ),
             ]
 
         async def run_controllers() -> None:
-            await run_manager(build_controllers(), clock)
+            await run_manager(build_controllers(), clock, health.report)
 
         if lease is not None:
             self._tasks.append(asyncio.create_task(lease.run(run_controllers), name="lease"))

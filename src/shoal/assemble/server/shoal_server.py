@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 from shoal.apiserver.audit import AuditConfig as AuditConfig
-from shoal.apiserver.authn.authenticator import CONTROLLERS_USER
 from shoal.apiserver.idle import DEFAULT_IDLE_SECONDS as DEFAULT_IDLE_SECONDS
 from shoal.assemble.server.api_server import ApiServer, ApiServerSettings, admin_user, worker_user
 from shoal.assemble.server.backup_route import backup_routes
@@ -125,7 +124,7 @@ class ShoalServer:
                     port=directory.port(settings.port),
                     advertise_address=settings.advertise_address,
                     certificate_names=tuple(serving_certificate_names()),
-                    tokens={token: admin_user(), controllers.token: admin_user(CONTROLLERS_USER)},
+                    tokens={token: admin_user(), **controllers.tokens},
                     audit=settings.audit,
                     root_profile=settings.root_profile,
                     idle_seconds=settings.idle_seconds,
@@ -188,8 +187,12 @@ class ShoalServer:
         )
 
     def client(self, agent: str) -> Client:
-        """Returns an in-process client of root, with the identity of the controllers."""
-        return Client(self.server.transport(), self._controllers.token, user_agent=agent, cluster="root")
+        """Returns an in-process client of root, with the identity of the administrator."""
+        return Client(self.server.transport(), self.directory.admin_token(), user_agent=agent, cluster="root")
+
+    def controller_client(self, account: str) -> Client:
+        """Returns an in-process client of root, with the account of a controller."""
+        return self._controllers.client(self.server.transport(), account)
 
     def worker_client(self, name: str) -> Client:
         """Returns an in-process client of root with the identity and permissions of that worker."""
@@ -238,7 +241,7 @@ def _new_worker_processes(
     directory: DataDir, server: ApiServer, controllers: EmbeddedControllers, settings: ShoalServerSettings
 ) -> WorkerProcesses:
     clock = SystemClock()
-    client = Client(server.transport(), controllers.token, user_agent="shoal-processes", cluster="root")
+    client = controllers.client(server.transport(), "worker-process-supervisor")
 
     async def token(worker: str) -> str:
         return await create_token(client, clock.now(), SHORT_TOKEN_SECONDS, worker=worker)

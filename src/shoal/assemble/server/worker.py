@@ -83,7 +83,7 @@ class WorkerServer:
             shoal.server.metrics.gauge(*series)
 
         def new_controllers() -> list[Runnable]:
-            local_client = shoal.client("shoal-worker")
+            local_client = shoal.controller_client("worker-agent")
             controllers: list[Runnable] = [
                 *new_worker_controllers(
                     hub, local_client, clock, settings, bus, link_metrics, migration_support=shoal.cluster_moves
@@ -159,7 +159,7 @@ def run_worker(options: WorkerOptions, on_ready: Callable[[WorkerServer], None])
 
 
 async def _start_joined_worker(options: WorkerOptions, shoal: ShoalServer, clock: Clock) -> WorkerServer:
-    root = await shoal.client("shoal-worker").get(LOGICAL_CLUSTERS, "root")
+    root = await shoal.controller_client("worker-agent").get(LOGICAL_CLUSTERS, "root")
     name, store = options.name, str(root["metadata"]["uid"])
     member = await ensure_membership(options.data_dir, name, options.hub_target, store, clock)
     endpoint = member.endpoint

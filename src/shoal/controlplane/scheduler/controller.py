@@ -26,7 +26,7 @@ Object = dict[str, Any]
 
 
 def new_scheduler_controllers(client: Client, clock: Clock) -> list[Runnable]:
-    scheduler = PodScheduler(client, clock)
+    scheduler = PodScheduler(client.as_controller("kube-scheduler"), clock)
     return [scheduler.controller, scheduler.recorder]
 
 

@@ -45,8 +45,8 @@ MAX_TOKEN_SECONDS = 1 << 32
 def new_service_account_controllers(client: Client, clock: Clock, ca_cert: str) -> list[Controller[Key]]:
     """`ca_cert` is the PEM certificate that clients of this server trust."""
     return [
-        ServiceAccountReconciler(client, clock, ca_cert).controller,
-        TokenSecretReconciler(client, clock, ca_cert).controller,
+        ServiceAccountReconciler(client.as_controller("service-account-controller"), clock, ca_cert).controller,
+        TokenSecretReconciler(client.as_controller("tokens-controller"), clock, ca_cert).controller,
     ]
 
 

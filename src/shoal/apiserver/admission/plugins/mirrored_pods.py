@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.apiserver.authn.authenticator import CONTROLLERS_USER
 from shoal.apiserver.registry import mirrored_pods
 from shoal.apiserver.request.info import ROOT
 from shoal.apiserver.server import RequestContext, ServerComponents
@@ -42,7 +41,8 @@ def admit_delete(server: ServerComponents, ctx: RequestContext, obj: Object, old
 
 
 def _may_write(ctx: RequestContext, cluster: str) -> bool:
-    return ctx.user.cluster == ROOT and ctx.user.name in (CONTROLLERS_USER, workloadcluster.syncer_user(cluster))
+    is_syncer = ctx.user.cluster == ROOT and ctx.user.name == workloadcluster.syncer_user(cluster)
+    return is_syncer or ctx.user.embedded
 
 
 def _read_only_error(ctx: RequestContext, obj: Object, cluster: str) -> Forbidden:
