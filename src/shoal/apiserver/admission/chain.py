@@ -123,12 +123,16 @@ def admit_delete(server: ServerComponents, ctx: RequestContext, obj: Object) -> 
 
 
 def allocate(server: ServerComponents, ctx: RequestContext, new: Object) -> None:
-    for row in ALLOCATORS:
-        if row.matches(ctx.resource.group, ctx.resource.plural):
-            row.admit(server, ctx, new, None)
+    for step in _allocators_for(ctx.resource.group, ctx.resource.plural):
+        step(server, ctx, new, None)
 
 
 @lru_cache(maxsize=1024)
 def _plugins_for(operation: str, group: str, plural: str) -> tuple[Admit, ...]:
     """Cached: which plugins are for a resource does not change."""
     return tuple(row.admit for row in PLUGINS if operation in row.operations and row.matches(group, plural))
+
+
+@lru_cache(maxsize=1024)
+def _allocators_for(group: str, plural: str) -> tuple[Admit, ...]:
+    return tuple(row.admit for row in ALLOCATORS if row.matches(group, plural))

@@ -41,7 +41,9 @@ class Write:
     # --- set by the steps
     entry: CachedObject | None = None
     old: Object | None = None
-    new: Object = field(default_factory=dict)
+    new: Object = field(init=False)
+    prepared: bool = False
+    """The strategy has run."""
     generated: bool = False
     """The server has generated the name."""
     before: Object | None = None

@@ -19,8 +19,9 @@ LOCKED_VERBS = ("create", "update", "patch")
 def lock_keys(server: ServerComponents, ctx: RequestContext, old: dict[str, Any] | None) -> tuple[LockKey, ...]:
     """All writes take their locks in this order."""
     keys: tuple[LockKey, ...] = ()
-    if ctx.namespace and _needs_quota_lock(server, ctx, old):
-        keys = ((ctx.info.cluster, ctx.namespace),)
+    namespace = ctx.info.namespace
+    if namespace and _needs_quota_lock(server, ctx, old):
+        keys = ((ctx.info.cluster, namespace),)
     if ctx.resource.plural == "services" and (ctx.resource.group, "services") == SERVICES and not ctx.info.subresource:
         # Services are serialised in the whole cluster: each write sees the addresses and ports the previous one
         # allocated.

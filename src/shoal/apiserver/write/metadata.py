@@ -82,9 +82,10 @@ def set_namespace(ctx: RequestContext, metadata: Object) -> None:
             del metadata["annotations"]
     given = metadata.get("namespace") or ""
     if ctx.resource.namespaced:
-        if given and given != ctx.namespace:
+        namespace = ctx.info.namespace
+        if given and given != namespace:
             raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
-        metadata["namespace"] = ctx.namespace
+        metadata["namespace"] = namespace
     else:
         metadata.pop("namespace", None)
 

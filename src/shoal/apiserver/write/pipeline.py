@@ -130,8 +130,10 @@ def default(write: Write) -> None:
 
 
 def prepare_subresource(write: Write) -> None:
-    if _prepares_early(write):
+    subresource = write.ctx.info.subresource
+    if subresource and write.old is not None and subresource not in STATUS_SUBRESOURCES:
         prepare(write.ctx, write.new, write.old)
+        write.prepared = True
 
 
 def update_managed_fields(write: Write) -> None:
@@ -143,15 +145,10 @@ def update_managed_fields(write: Write) -> None:
 
 
 def prepare_strategy(write: Write) -> None:
-    if not _prepares_early(write):
+    if not write.prepared:
         prepare(write.ctx, write.new, write.old)
     if write.old is not None:
         bump_generation(write.ctx, write.new, write.old)
-
-
-def _prepares_early(write: Write) -> bool:
-    subresource = write.ctx.info.subresource
-    return bool(subresource) and write.old is not None and subresource not in STATUS_SUBRESOURCES
 
 
 def take_locks(write: Write) -> Awaitable[None] | None:

@@ -40,9 +40,10 @@ async def encode_written(
     was stored, not what was sent.
     """
     resource = ctx.resource
-    entry: CachedObject | None = ctx.resource_cache.get(ctx.info.cluster, ctx.namespace, name)
+    namespace = ctx.info.namespace
+    entry: CachedObject | None = ctx.resource_cache.get(ctx.info.cluster, namespace, name)
     if entry is None or entry.revision != revision:
-        entry = CachedObject(ctx.namespace, name, revision, inject_revision(value, revision))
+        entry = CachedObject(namespace, name, revision, inject_revision(value, revision))
     if resource.version == resource.storage_version:
         entry.normalised_for = resource.schema_hash
     if resource.conversion is not None:
@@ -62,7 +63,7 @@ async def remove_object(server: ServerComponents, ctx: RequestContext, entry: Ca
 
 
 def storage_key(ctx: RequestContext, name: str) -> str:
-    return store_key(ctx.resource_cache.key, ctx.info.cluster, ctx.namespace, name)
+    return store_key(ctx.resource_cache.key, ctx.info.cluster, ctx.info.namespace, name)
 
 
 def conflict(ctx: RequestContext, reason: str = MODIFIED_MESSAGE, name: str = "") -> Conflict:

@@ -39,13 +39,14 @@ async def _create(write: Write) -> None:
 
 async def _create_as(write: Write, name: str) -> None:
     server, ctx = write.server, write.ctx
-    if ctx.resource_cache.get(ctx.info.cluster, ctx.namespace, name) is not None:
+    cluster, namespace = ctx.info.cluster, ctx.info.namespace
+    if ctx.resource_cache.get(cluster, namespace, name) is not None:
         raise already_exists(ctx, name)
     if write.options.dry_run:
         write.respond(encode(write.new))
         return
     value = await encode_for_storage(server, ctx, write.new)
-    tombstone_revision = ctx.resource_cache.tombstones.get(ctx.info.cluster, {}).get(f"{ctx.namespace}/{name}", 0)
+    tombstone_revision = ctx.resource_cache.tombstones.get(cluster, {}).get(f"{namespace}/{name}", 0)
     try:
         revision = await server.store.put(storage_key(ctx, name), value, tombstone_revision)
     except CompareFailed:

@@ -11,17 +11,18 @@ IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
 
 
 def admit(server: ServerComponents, ctx: RequestContext, new: dict[str, Any], old: dict[str, Any] | None) -> None:
-    if not ctx.namespace:
+    namespace = ctx.info.namespace
+    if not namespace:
         return
     resource = ctx.resource
-    entry = server.cache.resource_cache("", "namespaces").get(ctx.info.cluster, "", ctx.namespace)
+    entry = server.cache.resource_cache("", "namespaces").get(ctx.info.cluster, "", namespace)
     if entry is None:
-        raise NotFound(f'namespaces "{ctx.namespace}" not found', name=ctx.namespace, kind="namespaces")
+        raise NotFound(f'namespaces "{namespace}" not found', name=namespace, kind="namespaces")
     # Searching the bytes first avoids a decode on every create. Labels can contain the text too, hence the second
     # check.
     if b'"deletionTimestamp":"' in entry.data and "deletionTimestamp" in entry.object()["metadata"]:
-        reason = f"unable to create new content in namespace {ctx.namespace} because it is being terminated"
-        detail = f"namespace {ctx.namespace} is being terminated"
+        reason = f"unable to create new content in namespace {namespace} because it is being terminated"
+        detail = f"namespace {namespace} is being terminated"
         raise resource.forbidden(new, reason, [Cause("NamespaceTerminating", detail, "metadata.namespace")])
 
 
