@@ -280,3 +280,25 @@ async def test_an_index_function_that_fails_leaves_the_object_out(caplog: pytest
         await idle()
         assert (list(view.objects), view.by_index(by_team, "blue")) == ([("c", "n", "b")], [])
     assert "index function by_team failed for c/n/a" in caplog.text
+
+
+async def test_a_run_that_starts_while_the_last_one_ends_stays_synced() -> None:
+    script = Scripted([listed(5, thing("a", 1)), listed(6, thing("a", 1))], [[HOLD], [HOLD]])
+    client = Client(script)
+    client.informers = {}
+    other = asyncio.create_task(Informer(client, THINGS, FakeClock()).run())
+    view = Informer(client, THINGS, FakeClock())
+
+    async def run_in_group() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(view.run())
+
+    first = asyncio.create_task(run_in_group())
+    await idle()
+    first.cancel()
+    second = asyncio.create_task(view.run())
+    await idle()
+    assert view.has_synced
+    for task in (other, first, second):
+        task.cancel()
+    await asyncio.gather(other, first, second, return_exceptions=True)

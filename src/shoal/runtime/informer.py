@@ -69,6 +69,7 @@ class Informer:
         """What was delivered when the informer was last stopped."""
         self._has_stopped = False
         self._has_failed = asyncio.Event()
+        self._run_lock = asyncio.Lock()
 
     # --- reads ---
 
@@ -123,7 +124,8 @@ class Informer:
         """Runs until it is cancelled. May be called again afterwards: every object is then delivered again, unless the
         informer is resumable.
         """
-        async with self._store.attach(self):
+        # A cancelled run may still be ending when the next one starts.
+        async with self._run_lock, self._store.attach(self):
             try:
                 while True:
                     await self._redeliver()

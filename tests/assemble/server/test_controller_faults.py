@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shoal.apiserver.inprocess import InProcessTransport
+from shoal.assemble.server.embedded_controllers import USER_AGENT
 from shoal.assemble.server.hub import HubWithWorkers, InProcessWorkers, ShoalServerSettings
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.objects.errors import NotFound, StatusError
@@ -22,6 +26,8 @@ Object = dict[str, Any]
 MANAGED = GroupVersionResource("infrastructure.cluster.x-k8s.io", "v1alpha1", "managedclusters")
 DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
 HANG = 120.0
+FAILING = (3, 5, 11, 20)
+"""Of the requests of an account, those that fail."""
 
 
 class FaultyController:
@@ -40,7 +46,8 @@ class FaultyController:
         self.fault = asyncio.get_running_loop().create_future()
         work = asyncio.ensure_future(self.inner.run())
         try:
-            await asyncio.wait({work, self.fault}, return_when=asyncio.FIRST_COMPLETED)
+            waiters: set[asyncio.Future[Any]] = {work, self.fault}
+            await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
             if self.fault.done():
                 raise self.fault.result()
             await work
@@ -98,6 +105,58 @@ async def test_each_controller_restarts_alone_and_everything_heals(
         assert all(controller.runs == 2 for controller in controllers), "none failed by itself"
     finally:
         await running.stop()
+
+
+async def test_what_controllers_await_may_fail_in_any_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each account, four requests fail as no request should, and every watch once after its first piece."""
+    requests: Counter[str] = Counter()
+    broken: set[tuple[str, str]] = set()
+    send, stream = InProcessTransport.request, InProcessTransport.stream
+
+    async def fragile_request(
+        self: InProcessTransport, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        account = headers.get("authorization", "")
+        if headers.get("user-agent") == USER_AGENT:
+            requests[account] += 1
+            if requests[account] in FAILING:
+                raise (RuntimeError, OSError, TypeError)[requests[account] % 3]("injected")
+        return await send(self, method, path, query, headers, body)
+
+    async def fragile_stream(
+        self: InProcessTransport, method: str, path: str, query: str, headers: Mapping[str, str]
+    ) -> tuple[int, AsyncIterator[bytes]]:
+        status, chunks = await stream(self, method, path, query, headers)
+        watch = headers.get("authorization", ""), path
+        if headers.get("user-agent") != USER_AGENT or watch in broken:
+            return status, chunks
+        broken.add(watch)
+        return status, _breaking(chunks)
+
+    monkeypatch.setattr(InProcessTransport, "request", fragile_request)
+    monkeypatch.setattr(InProcessTransport, "stream", fragile_stream)
+    monkeypatch.setattr(manager, "MAX_DELAY", 0.2)
+    monkeypatch.setattr(manager, "BASE_DELAY", 0.05)
+    running = await HubWithWorkers.start(ShoalServerSettings(tmp_path, port=0), InProcessWorkers(2))
+    try:
+        client = running.hub.client("test")
+        await create(client, "clusters.yaml")
+        await eventually(lambda: clusters_run(client))
+        await create(client, "deployment.yaml")
+        await eventually(lambda: has_ready(client, 10))
+        for obj in example("clusters.yaml"):
+            await client.delete(MANAGED, obj["metadata"]["name"], "default")
+        await eventually(lambda: clusters_gone(client))
+        assert len(requests) > 20
+    finally:
+        await running.stop()
+
+
+async def _breaking(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async with aclosing(chunks) as pieces:  # type: ignore[type-var]
+        async for piece in pieces:
+            yield piece
+            raise RuntimeError("injected")
 
 
 async def create(client: Client, file: str) -> None:
