@@ -36,6 +36,7 @@ CRD_KIND = "CustomResourceDefinition"
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 @hub_options
 def command(
+    *,
     filenames: tuple[str, ...],
     recursive: bool,
     namespace: str,

@@ -71,6 +71,7 @@ def parse_controller_names(context: click.Context, option: click.Parameter, valu
 @leader_election_options
 @telemetry_options
 def command(
+    *,
     kubeconfig: Path,
     context: str,
     loops: tuple[str, ...],

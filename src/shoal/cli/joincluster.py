@@ -55,6 +55,7 @@ from shoal.objects.names import is_dns1123_subdomain
 )
 @hub_options
 def command(
+    *,
     name: str,
     kubeconfig_of_cluster: Path | None,
     context: str,

@@ -64,6 +64,7 @@ def _parse_ttl(context: click.Context, option: click.Parameter, value: str) -> i
 )
 @hub_options
 def command(
+    *,
     name: str | None,
     namespace: str,
     merge: bool,

@@ -49,6 +49,7 @@ def parse_quantity(context: click.Context, option: click.Parameter, value: str) 
 @click.option("--cleanup", is_flag=True, help="Delete the nodes of --count on exit.")
 @telemetry_options
 def command(
+    *,
     kubeconfig: Path,
     context: str,
     count: int,

@@ -116,6 +116,7 @@ def parse_feature_gates(context: click.Context, option: click.Parameter, value: 
 @leader_election_options
 @telemetry_options
 def command(
+    *,
     kubeconfig: Path | None,
     context: str,
     cluster_api_kubeconfig: Path | None,

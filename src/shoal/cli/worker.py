@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     "--supervised", is_flag=True, hidden=True, help="Started by a hub: exits when its standard input is closed."
 )
 def command(
+    *,
     hub_kubeconfig: Path | None,
     hub: str,
     token: str,

@@ -84,6 +84,7 @@ class ShoalServer:
         server: ApiServer,
         controllers: EmbeddedControllers,
         tunnels: TunnelRegistry,
+        *,
         worker_processes: WorkerProcesses | None,
         cluster_moves: MigrationSupport | None,
         shutdown_delay: float = 0.0,
@@ -181,9 +182,9 @@ class ShoalServer:
             server,
             controllers,
             tunnels,
-            worker_processes,
-            cluster_moves,
-            settings.shutdown_delay,
+            worker_processes=worker_processes,
+            cluster_moves=cluster_moves,
+            shutdown_delay=settings.shutdown_delay,
         )
 
     def client(self, agent: str) -> Client:

@@ -150,6 +150,7 @@ def serve_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def serve(
+    *,
     data_dir: Path | None,
     listen: str,
     advertise_address: str,

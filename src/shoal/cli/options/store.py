@@ -59,6 +59,7 @@ def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def store_settings(
+    *,
     store: str | None,
     etcd_servers: str,
     etcd_prefix: str,
