@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from shoal.kinds.catalogue import default_rbac
+from shoal.kinds.fleet.worker_join import WORKERS_GROUP
 
 Object = dict[str, Any]
 Rules = list[Object]
@@ -79,7 +80,7 @@ ACCOUNT_RULES: dict[str, Rules] = {
     "cluster-rebalancer": [
         rule("core", "configmaps", "get list"),
         rule("infrastructure.cluster.x-k8s.io", "managedclusters workers", "get list update patch"),
-        rule("infrastructure.cluster.x-k8s.io", "managedclusters/status", "update patch"),
+        rule("infrastructure.cluster.x-k8s.io", "managedclusters/status workers/status", "update patch"),
     ],
     "cluster-registration": [
         rule("cluster.x-k8s.io", "clusters", "get list"),
@@ -110,6 +111,10 @@ ACCOUNT_RULES: dict[str, Rules] = {
     "event-recorder": [EVENTS],
     "event-ttl-controller": [rule("core events.k8s.io", "events", "delete")],
     "fleet-bus": [
+        rule("core.shoal.dev", "logicalclusters", "get"),
+        # A status that arrives over the bus is written with the rights of the worker that sent it.
+        rule("core", "users", "impersonate"),
+        {**rule("core", "groups", "impersonate"), "resourceNames": [WORKERS_GROUP]},
         rule("core", "secrets", "get list create update patch delete"),
         rule("infrastructure.cluster.x-k8s.io", "managedclusters workers", "get list update patch"),
         rule("infrastructure.cluster.x-k8s.io", "managedclusters/status workers/status", "update patch"),
