@@ -107,6 +107,7 @@ async def test_each_controller_restarts_alone_and_everything_heals(
         await running.stop()
 
 
+@pytest.mark.soak
 async def test_what_controllers_await_may_fail_in_any_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each account, four requests fail as no request should, and every watch once after its first piece."""
     requests: Counter[str] = Counter()
