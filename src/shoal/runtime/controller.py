@@ -13,8 +13,8 @@ from shoal.client.transport import Unreachable
 from shoal.clock import Clock
 from shoal.objects.errors import Forbidden, ShoalError, StatusError
 from shoal.runtime.informer import EventHandler, Informer
-from shoal.runtime.reconcile_tracing import key_text, reconcile_in_span
 from shoal.runtime.workqueue import WorkQueue
+from shoal.telemetry import tracing
 
 log = logging.getLogger("shoal.runtime")
 
@@ -74,15 +74,15 @@ class Controller(Generic[K]):
         while True:
             key = await self.queue.get()
             try:
-                requeue_after = await reconcile_in_span(self.name, self.queue, key, partial(self._reconcile, key))
+                requeue_after = await _reconcile_in_span(self.name, self.queue, key, partial(self._reconcile, key))
             except (StatusError, Unreachable, RequeueError) as error:
                 if isinstance(error, Forbidden):
                     self._forbidden.add(key)
                     self.on_failure(self.name, str(error))
                 delay = self.queue.retry(key)
-                log.info("%s: reconciling %s failed: %s; retrying in %.1f s", self.name, key_text(key), error, delay)
+                log.info("%s: reconciling %s failed: %s; retrying in %.1f s", self.name, _key_text(key), error, delay)
             except Exception:
-                log.exception("%s: reconciling %s failed", self.name, key_text(key))
+                log.exception("%s: reconciling %s failed", self.name, _key_text(key))
                 self.queue.retry(key)
             else:
                 self.queue.done(key, requeue_after)
@@ -117,3 +117,30 @@ def new_kind_controller(
 
 async def _run_source(source: Source) -> None:
     await source()
+
+
+async def _reconcile_in_span(
+    name: str, queue: WorkQueue[K], key: K, reconcile: Callable[[], Awaitable[float | None]]
+) -> float | None:
+    """Reconciles a key taken from the queue. If it fails, the retry continues the same trace."""
+    tracer = tracing.tracer
+    if tracer is None:
+        return await reconcile()
+    context = queue.pop_trace(key)
+    tracing.current_context.set(None)
+    if context is None:
+        return await reconcile()
+    try:
+        with tracer.span(
+            name.partition(" ")[0], f"reconcile {name}", tracing.SPAN_KIND_INTERNAL, context, key=_key_text(key)
+        ):
+            return await reconcile()
+    except Exception:
+        queue.set_trace(key, context)
+        raise
+
+
+def _key_text(key: Hashable) -> str:
+    if isinstance(key, tuple) and not hasattr(key, "title"):
+        return "/".join(str(part) for part in key if part)
+    return str(key if isinstance(key, str) else getattr(key, "title", key))
