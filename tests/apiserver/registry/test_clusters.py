@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from shoal.apiserver import purge
 from shoal.apiserver.cache.storage_form import encode
+from shoal.apiserver.write import storage
 from tests.serving import WIDGETS, Cluster, Server, config_map, fresh_cluster, widget, widget_definition
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -274,12 +274,12 @@ async def _keys(server: Server, cluster: str) -> list[str]:
 
 def test_a_large_cluster_goes_in_steps(still_server: Server) -> None:
     """Others get their turns in between, and what was written meanwhile goes too."""
-    cluster, core, count = fresh_cluster(still_server), still_server.shoal.server.core, 3 * purge.BATCH_SIZE
+    cluster, core, count = fresh_cluster(still_server), still_server.shoal.server.core, 3 * storage.PURGE_BATCH_SIZE
 
     async def emptied() -> int:
         keys = [f"core/configmaps/{cluster.name}/default/c{number}" for number in range(count)]
         await asyncio.gather(*(core.store.put(key, encode(config_map(key[-5:])), 0) for key in keys))
-        work = asyncio.ensure_future(purge.purge(core, cluster.name))
+        work = asyncio.ensure_future(storage.purge(core, cluster.name))
         turns = set()
         while not work.done():
             await asyncio.sleep(0)
@@ -289,7 +289,7 @@ def test_a_large_cluster_goes_in_steps(still_server: Server) -> None:
                 await core.store.put(keys[-1], encode(config_map("late")), 0)
         return len(turns)
 
-    assert still_server.call(emptied()) > count // purge.BATCH_SIZE
+    assert still_server.call(emptied()) > count // storage.PURGE_BATCH_SIZE
     assert still_server.call(_keys(still_server, cluster.name)) == []
     cluster.close()
 

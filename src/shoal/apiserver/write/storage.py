@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from shoal.apiserver.cache.cacher import TOMBSTONE, CachedObject, store_key
 from shoal.apiserver.cache.storage_form import encode, inject_revision
-from shoal.apiserver.purge import purge
 from shoal.apiserver.registry.clusters import LOGICAL_CLUSTERS
 from shoal.apiserver.request.info import ROOT
 from shoal.apiserver.response.render import encode_object
 from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.apiserver.webhooks.conversion import convert_entries, convert_objects
 from shoal.objects.errors import AlreadyExists, Conflict
+from shoal.store.interface import CompareFailed
 
 Object = dict[str, Any]
 
 MODIFIED_MESSAGE = "the object has been modified; please apply your changes to the latest version and try again"
+PURGE_BATCH_SIZE = 256
 
 
 async def encode_for_storage(server: ServerComponents, ctx: RequestContext, obj: Object) -> bytes:
@@ -60,6 +63,42 @@ async def remove_object(server: ServerComponents, ctx: RequestContext, entry: Ca
     if entry.virtual or ctx.resource_cache.is_bootstrap(cluster, entry.key):
         return await server.store.put(key, TOMBSTONE, expected)
     return await server.store.delete(key, expected)
+
+
+async def purge(server: ServerComponents, cluster: str) -> None:
+    """Deletes everything that a logical cluster stored, regardless of finalizers, right before its LogicalCluster is
+    removed. No controller is left in it that could act on a finalizer, and no client can delete the tombstones of
+    bootstrap objects.
+    """
+    while True:
+        await server.store.flush()
+        keys = _stored_keys(server, cluster)
+        if not keys:
+            return
+        for start in range(0, len(keys), PURGE_BATCH_SIZE):
+            await asyncio.gather(*(_delete_key(server, *item) for item in keys[start : start + PURGE_BATCH_SIZE]))
+
+
+def _stored_keys(server: ServerComponents, cluster: str) -> list[tuple[str, int]]:
+    """Keys and revisions of everything in the store. Unwritten bootstrap objects are not in it."""
+    keys = []
+    for kind in server.cache.resource_caches.values():
+        table = kind.tables.get(cluster)
+        if table is not None:
+            keys += [
+                (f"{kind.key}/{cluster}/{key}", entry.revision)
+                for key, entry in table.entries.items()
+                if not entry.virtual
+            ]
+        keys += [
+            (f"{kind.key}/{cluster}/{key}", revision) for key, revision in kind.tombstones.get(cluster, {}).items()
+        ]
+    return keys
+
+
+async def _delete_key(server: ServerComponents, key: str, revision: int) -> None:
+    with suppress(CompareFailed):  # written meanwhile: the next round deletes it
+        await server.store.delete(key, revision)
 
 
 def storage_key(ctx: RequestContext, name: str) -> str:
