@@ -15,7 +15,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from shoal.apiserver.audit.config import AuditConfig, AuditConfigError, open_auditor
+from shoal.apiserver.audit import AuditConfig, AuditConfigError, open_auditor
 from shoal.apiserver.audit.event import response_object
 from shoal.apiserver.audit.log_backend import MEGABYTE, AuditLogBackend
 from shoal.apiserver.audit.policy import AuditAttributes, AuditPolicyError, parse_policy

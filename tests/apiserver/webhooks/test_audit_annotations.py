@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from shoal.apiserver.audit.config import AuditConfig, open_auditor
+from shoal.apiserver.audit import AuditConfig, open_auditor
 from shoal.clock import SystemClock
 from tests.apiserver.webhooks.receiver import CONFIG_MAPS, Hooks, add, patch, reviewed
 from tests.serving import config_map

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from shoal.apiserver.audit.config import AuditConfig, open_auditor
+from shoal.apiserver.audit import AuditConfig, open_auditor
 from shoal.clock import SystemClock
 from tests.apiserver.policies.cases import Case, apply, check, condition, patch, register, write
 from tests.apiserver.webhooks.receiver import CONFIG_MAPS, Hooks, Reply, allow
