@@ -17,7 +17,7 @@ import orjson
 from shoal.objects.errors import BadRequest, Cause, invalid_value
 from shoal.objects.schema.jsonschema_pass import JSONSchemaPass
 from shoal.objects.schema.list_types import duplicate_causes, embedded_resource_causes
-from shoal.objects.schema.prune import DroppedFields, prune
+from shoal.objects.schema.prune import DroppedFields, prune, unknown_field_errors
 from shoal.objects.schema.structural import (
     MAX_DEPTH,
     Json,
@@ -29,23 +29,6 @@ from shoal.objects.schema.structural import (
     reference_of,
 )
 from shoal.objects.schema.validate import NO_OLD, SchemaValidator
-
-
-def unknown_field_errors(root: dict[str, Json], dropped: DroppedFields) -> list[str]:
-    """Returns one message per field that was dropped from `root`, sorted by path."""
-    holders = {id(holder) for holder, _ in dropped}
-    paths: dict[int, str] = {}
-    pending: list[tuple[str, Json]] = [("", root)]
-    while pending and len(paths) < len(holders):
-        path, value = pending.pop()
-        if value.__class__ is dict:
-            if id(value) in holders:
-                paths[id(value)] = path
-            pending.extend((f"{path}.{key}" if path else key, inner) for key, inner in value.items())
-        elif value.__class__ is list:
-            pending.extend((f"{path}[{index}]", inner) for index, inner in enumerate(value))
-    fields = (f"{paths[id(holder)]}.{key}" if paths[id(holder)] else key for holder, key in dropped)
-    return [f'unknown field "{path}"' for path in sorted(fields)]
 
 
 def apply_defaults(node: StructuralNode, obj: dict[str, Json]) -> None:
