@@ -8,9 +8,9 @@ import pytest
 
 from shoal.objects.errors import Unavailable
 from shoal.store.etcd import EtcdStore
+from shoal.store.fencing import GuardedStore
 from shoal.store.interface import CompareFailed, Store, StoreUnavailable, TransactionUnsupported, WriteOp
 from shoal.store.sqlite import SqliteStore, log
-from shoal.store.write_guard import GuardedStore
 from tests.etcd import Etcd
 from tests.store.contract import WatchRecorder, read_state
 

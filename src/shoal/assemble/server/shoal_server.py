@@ -38,8 +38,8 @@ from shoal.fleet.bus.settings import BusSettings
 from shoal.fleet.tunnel import TunnelRegistry
 from shoal.fleet.worker.fence.fence import WriteFence
 from shoal.fleet.worker.migration import MigrationSupport
+from shoal.store.fencing import GuardedStore
 from shoal.store.sqlite.file import FILE_NAME
-from shoal.store.write_guard import GuardedStore
 from shoal.sync.controllers import SyncSettings
 
 IDLE_CONNECTION_GRACE = 2.0

@@ -1,10 +1,13 @@
-"""Opens a store in etcd: checks the etcd version, the owner of the prefix and the start of its history."""
+"""Opens a store in etcd: checks the etcd version, the owner of the prefix and the start of its history. Then watches
+the claim.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import uuid
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +24,8 @@ RESTORED_FORMAT_VERSION = 2
 """The format of a restored store: its claim names the folder of its objects and the revision offset."""
 MIN_ETCD_VERSION = (3, 5, 13)
 """Older versions may lose acknowledged writes, or report progress before the events it covers."""
+WATCH_RETRY_SECONDS = 1.0
+"""Seconds before an interrupted watch of the claim begins again."""
 _STARTING_ERRORS = ("before receiving SETTINGS frame", "Handshake read failed (Endpoint closing)")
 """etcd listens but does not serve yet, or not in time."""
 
@@ -183,3 +188,40 @@ async def oldest_revision(connection: EtcdConnection, keys: KeyLayout, created_r
             call.cancel()
 
     return await connection.retry(probe)
+
+
+async def watch_claim(
+    connection: EtcdConnection, keys: KeyLayout, mod_revision: int, on_change: Callable[[], Awaitable[None]]
+) -> None:
+    """Calls `on_change`, which raises if it is another store, when the claim has changed since etcd revision
+    `mod_revision`. A server must not continue with objects that a restore has replaced. Every write is compared with
+    the claim too, so this watch is for servers that only read. Lost connections are reported by the live watch.
+    """
+    while True:
+        call: Any = None
+        try:
+            await connection.authenticate()
+            call = connection.member.watch.Watch(metadata=connection.headers)
+            await call.write(messages.watch(keys.claim_key, b"", mod_revision + 1))
+            changed_at = await _next_change(call)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError, StoreUnavailable):
+            changed_at = 0
+        finally:
+            if call is not None:
+                call.cancel()
+        if changed_at:
+            mod_revision = changed_at
+            await on_change()
+        await asyncio.sleep(WATCH_RETRY_SECONDS)
+
+
+async def _next_change(call: Any) -> int:
+    """Returns the revision of a change, or the compact revision before which changes are unknown; 0 when the stream has
+    ended.
+    """
+    while (response := await call.read()) is not grpc.aio.EOF:
+        if response.compact_revision:
+            return int(response.compact_revision)
+        if response.events:
+            return int(response.events[-1].kv.mod_revision)
+    return 0

@@ -12,8 +12,7 @@ from typing import Any, Self
 
 from shoal.objects.errors import StoreError
 from shoal.store.etcd import messages
-from shoal.store.etcd.claim import StoreClaim, check_members, ensure_claim, oldest_revision, read_claim
-from shoal.store.etcd.claim_watch import watch_claim
+from shoal.store.etcd.claim import StoreClaim, check_members, ensure_claim, oldest_revision, read_claim, watch_claim
 from shoal.store.etcd.connection import EtcdConnection, EtcdSettings, TransientError
 from shoal.store.etcd.live_watch import LiveWatch
 from shoal.store.etcd.messages import KeyLayout
