@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shoal.provision.clusterapi.drift import deployment_drift, template_drift
+from shoal.provision.clusterapi.nodegroups import deployment_drift, template_drift
 from shoal.provision.clusterapi.standalone_machine import template_hash
 from tests.provision.clusterapi.test_offerings import deployment
 from tests.provision.clusterapi.yard import bare_class, bare_template

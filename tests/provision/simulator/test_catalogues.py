@@ -8,7 +8,7 @@ import pytest
 from shoal.fit.resources import parse_amounts
 from shoal.kinds.karpenter.karpenter import CAPACITY_TYPE, ZONE
 from shoal.provision.cloudprovider.types import InstanceType
-from shoal.provision.simulator import catalogues, fake, public_cloud
+from shoal.provision.simulator import catalogues, fake
 from shoal.provision.simulator.catalogues import CATALOGUES, parse_catalogue
 
 
@@ -52,7 +52,7 @@ def test_those_of_karpenters_tests() -> None:
 
 
 def test_one_like_a_clouds_list() -> None:
-    types = {each.name: each for each in public_cloud.public_cloud_types()}
+    types = {each.name: each for each in catalogues.public_cloud_types()}
     assert len(types) == 24
     general = prices(types["general-8"])
     assert general["cloud-a", "on-demand"] == pytest.approx(0.384)

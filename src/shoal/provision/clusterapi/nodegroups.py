@@ -1,4 +1,4 @@
-"""Node groups: member MachineDeployments, and the machine templates of a node class. Pure.
+"""Node groups: member MachineDeployments, and the machine templates of a node class; drift of Machines from them. Pure.
 
 Membership is a label on the management side (the MachineDeployment, or the infrastructure template): a workload cluster
 cannot grant it to itself.
@@ -6,7 +6,7 @@ cannot grant it to itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from shoal.kinds.karpenter.karpenter import (
     ZONE,
     is_deleting,
 )
+from shoal.objects.conditions import get_condition
 from shoal.objects.selectors import from_label_selector
 from shoal.provision.clusterapi import scale_from_zero
 from shoal.provision.clusterapi.price_list import PriceList
@@ -31,6 +32,10 @@ from shoal.provision.clusterapi.scale_from_zero import MAX_SIZE, MIN_SIZE
 
 Object = dict[str, Any]
 
+NOT_UP_TO_DATE, UPDATING = "MachineNotUpToDate", "Updating"
+DEPLOYMENT_GONE, NOT_SELECTED = "MachineDeploymentGone", "MachineDeploymentNotSelected"
+TEMPLATE_GONE, TEMPLATE_CHANGED = "MachineTemplateGone", "MachineTemplateChanged"
+"""Reasons of drift."""
 _MAX_LABEL_LENGTH = 63
 
 
@@ -197,3 +202,35 @@ def _resolve_price(
 ) -> float:
     listed = prices.price_of(labels) if announced_price is None else announced_price
     return scale_from_zero.estimated_price(capacity) if listed is None else listed
+
+
+def deployment_drift(
+    machine: Object, deployment: Object | None, sets: Iterable[Object], node_class: Object | None
+) -> str:
+    """Returns the drift reason, or empty. `deployment`: None if it is no longer a member."""
+    if deployment is None:
+        return DEPLOYMENT_GONE
+    if node_class is not None and not is_selected(deployment, node_class):
+        return NOT_SELECTED
+    condition = get_condition(machine, "UpToDate") or {}
+    if condition.get("status") == "False":
+        return "" if condition.get("reason") == UPDATING else NOT_UP_TO_DATE
+    if condition.get("status") == "True":
+        return ""
+    newest = max(sets, key=_revision, default=None)
+    if newest is None:
+        return ""
+    newest_hash, machine_hash = (capi.labels_of(each).get(capi.TEMPLATE_HASH, "") for each in (newest, machine))
+    return NOT_UP_TO_DATE if newest_hash and machine_hash and newest_hash != machine_hash else ""
+
+
+def template_drift(machine_hash: str, template_hash: str | None) -> str:
+    """Compares the template hash of the Machine with the current one; None: the template was deleted."""
+    if template_hash is None:
+        return TEMPLATE_GONE
+    return TEMPLATE_CHANGED if machine_hash != template_hash else ""
+
+
+def _revision(machine_set: Object) -> tuple[int, str]:
+    revision = capi.annotations_of(machine_set).get(capi.REVISION, "")
+    return int(revision) if revision.isdecimal() else 0, machine_set["metadata"].get("creationTimestamp", "")

@@ -45,7 +45,6 @@ from shoal.provision.cloudprovider.types import (
     Offering,
     RepairPolicy,
 )
-from shoal.provision.clusterapi import drift
 from shoal.provision.clusterapi.decide import (
     ChooseOffering,
     CreateMachine,
@@ -67,11 +66,13 @@ from shoal.provision.clusterapi.machine_state import (
 )
 from shoal.provision.clusterapi.nodegroups import (
     NodeGroup,
+    deployment_drift,
     full_name,
     is_selected,
     is_template_offering,
     machine_templates,
     template_by_offering,
+    template_drift,
 )
 from shoal.provision.clusterapi.offerings import cheapest, instance_types
 from shoal.provision.clusterapi.standalone_machine import TEMPLATE_HASH
@@ -229,10 +230,10 @@ class ClusterAPIProvider:
                 current_hash = self._standalone_machines.template_hash(cluster, claim, template)
             except NotSynced:
                 return ""
-            return drift.template_drift(annotation_of(machine, TEMPLATE_HASH), current_hash)
+            return template_drift(annotation_of(machine, TEMPLATE_HASH), current_hash)
         deployment = self.machine_state.deployment(deployment_name(machine))
         sets = self.machine_state.machine_sets_of(deployment) if deployment is not None else []
-        return drift.deployment_drift(machine, deployment, sets, self._node_class(cluster, claim))
+        return deployment_drift(machine, deployment, sets, self._node_class(cluster, claim))
 
     def expected_instance(self, cluster: str, claim: Object) -> Instance | None:
         instance = self.get(cluster, claim)
