@@ -33,7 +33,7 @@ def test_units_start_what_there_is(unit: Path) -> None:
     assert program == "/opt/shoal/bin/shoal"
     assert arguments[-1] == SPLIT
     check_arguments(arguments[:-1])
-    (example,) = (line.partition("SHOAL_FLAGS=")[2] for line in lines if line.startswith("# More flags"))
+    (example,) = (line.partition("SHOAL_FLAGS=")[2] for line in lines if line.startswith("# Additional flags"))
     check_arguments([*arguments[:-1], *shlex.split(example)])
 
 

@@ -10,7 +10,7 @@
 {{ .Values.image.repository }}:{{ .Values.image.tag | default (.Chart.AppVersion | replace "+" "_") }}
 {{- end -}}
 
-{{/* What selects pods: never changes in the life of a release. With (dict "root" $ "part" "hub"). */}}
+{{/* The labels that select pods, which must not change in a release. Call with (dict "root" $ "part" "hub"). */}}
 {{- define "shoal.selector" -}}
 app.kubernetes.io/name: shoal-{{ .part }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -19,7 +19,7 @@ shoal.dev/worker: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* Without versions: a new chart alone starts no pod anew. */}}
+{{/* Without versions, so that a new version of the chart alone restarts no pod. */}}
 {{- define "shoal.podLabels" -}}
 {{ include "shoal.selector" . }}
 {{- with .root.Values.commonLabels }}
@@ -34,7 +34,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
 {{- end -}}
 
-{{/* Who a pod runs as, and where. */}}
+{{/* The user and the scheduling of a pod. */}}
 {{- define "shoal.pod" -}}
 enableServiceLinks: false
 {{- with .Values.image.pullSecrets }}
@@ -75,7 +75,7 @@ securityContext:
     - ALL
 {{- end -}}
 
-{{/* Of a server at a port: the hub's, and a worker's own. */}}
+{{/* The port and the probes of a server: the hub and the workers. */}}
 {{- define "shoal.serving" -}}
 ports:
 - name: api
