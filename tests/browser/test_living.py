@@ -123,7 +123,7 @@ def test_replicas_are_shown_by_cluster_and_placement(reports: Reports) -> None:
     assert "east 6/6" in checkout
     assert "west 2/2" in checkout
     assert "60 of 60 ready" in web
-    assert "evenly, by no Placement" in web
+    assert "evenly, without a Placement" in web
     assert "east 30/30" in web
     assert ["default/mostly-east" in rule and "Valid" in rule for rule in shown["rules"]] == [True]
 
@@ -133,13 +133,13 @@ def test_nodes_have_their_use_and_cost_beside_the_bound(reports: Reports) -> Non
     count, bought, plans, above = shown["tiles"]
     assert count.strip() == "2"
     assert float(bought.split()[0]) > 0
-    assert "at least" in plans
+    assert "lower bound" in plans
     assert float(above.rstrip(" %")) >= 0
     assert [row.split()[0] for row in shown["clusters"]] == ["east", "west"]
-    assert all("at least" in row for row in shown["clusters"])
+    assert all("lower bound" in row for row in shown["clusters"])
     assert len(shown["nodes"]) > 2
     assert sum("not bought" in row for row in shown["nodes"]) == 2, "the two of the beginning"
-    assert not any("not known" in row for row in shown["nodes"])
+    assert not any("unknown" in row for row in shown["nodes"])
     assert shown["bars"] == 2 * len(shown["nodes"])
 
 
@@ -160,7 +160,7 @@ def test_an_object_is_shown_as_yaml(reports: Reports) -> None:
 
 def test_a_withdrawn_login_ends_at_the_login_page(reports: Reports) -> None:
     withdrawn = reports.one("withdrawn")
-    assert withdrawn["said"] == "The hub no longer knows this token: log in again."
+    assert withdrawn["said"] == "The hub no longer accepts the token. Log in again."
     assert (withdrawn["kept"], withdrawn["shown"]) == (0, False)
 
 

@@ -114,11 +114,11 @@ def test_the_map_is_walked_with_arrows(reports: Reports) -> None:
 
 def test_lists_are_walked_with_arrows(reports: Reports) -> None:
     keys = reports.one("list keys")
-    assert (keys["back"], keys["search"]) == ("Managed clusters", "Name, worker or label")
+    assert (keys["back"], keys["search"]) == ("ManagedClusters", "Name, worker or label")
     first, second, again, page, last, home = keys["walked"]
     assert (first, second, again, last, home) == (0, 1, 0, CLUSTERS - 1, 0)
     assert 5 < page < 50
-    assert (keys["stops"], keys["out"]) == (1, "Managed clusters")
+    assert (keys["stops"], keys["out"]) == (1, "ManagedClusters")
     assert keys["opened"].startswith("ManagedCluster ")
 
 

@@ -26,7 +26,7 @@ async function refusals() {
   for (const each of PAGES) {
     await go(stranger, each);
     await stranger.waitForSelector(".note");
-    await until(stranger, () => !document.body.innerText.includes("Looking"));
+    await until(stranger, () => !document.body.innerText.includes("Loading"));
     tell("stranger", {
       page: titleOf(each),
       rights: await stranger.locator(".note dd code").allTextContents(),
@@ -124,7 +124,7 @@ async function pages(theme, width) {
   await page.waitForSelector("tbody tr");
   for (const each of [...PAGES, DETAIL]) {
     await go(page, each);
-    await until(page, () => document.querySelector("canvas, tbody tr, .empty, .yaml") && !document.body.innerText.includes("Looking"));
+    await until(page, () => document.querySelector("canvas, tbody tr, .empty, .yaml") && !document.body.innerText.includes("Loading"));
     // By phase: what is not well is what one looks for.
     if (each === "clusters") await page.click("th button:has-text('Phase')");
     await page.waitForTimeout(300);

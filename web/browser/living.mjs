@@ -30,7 +30,7 @@ await picture(page, "nodes");
 tell("accessible", { page: "nodes", violations: await violations(page) });
 
 await go(page, "sync");
-await says(page, "APIs agreed on");
+await says(page, "Negotiated APIs");
 await page.waitForSelector("tbody tr");
 tell("sync", { rows: await texts(page, "tbody tr") });
 await picture(page, "sync-small");

@@ -40,7 +40,7 @@ function App(): JSX.Element {
   const enter = (token: string, who: Who): void => {
     keep(token);
     const live = new Live(token, (work) => void setTimeout(work, UPDATE_MS));
-    live.onUnauthorized = () => leave("The hub no longer knows this token: log in again.");
+    live.onUnauthorized = () => leave("The hub no longer accepts the token. Log in again.");
     live.start();
     setSession({ live, who });
   };
@@ -52,7 +52,7 @@ function App(): JSX.Element {
       .finally(() => setWaiting(false));
   }, []);
 
-  if (waiting) return <main class="login"><Empty title="Asking the hub…" /></main>;
+  if (waiting) return <main class="login"><Empty title="Logging in…" /></main>;
   if (!session) return <Login key={said} said={said} onLogin={enter} />;
   return (
     <LiveContext.Provider value={session.live}>
@@ -81,7 +81,7 @@ function Pages({ who, theme, shownTheme, onTheme, onLogout }: PagesProps): JSX.E
     events: () => <Events />,
     o: () => <Detail kindId={real(rest[0])} namespace={real(rest[1])} name={real(rest[2])} />,
   };
-  const show = pages[page] ?? (() => <Empty title="There is no such page" />);
+  const show = pages[page] ?? (() => <Empty title="Page not found" />);
   const place = [page, ...rest].join("/");
   return (
     <Shell page={page} place={place} who={who} theme={theme} onTheme={onTheme} onLogout={onLogout}>
@@ -95,7 +95,7 @@ function Guard({ place, children }: { place: string; children: JSX.Element }): J
   const [error, reset] = useErrorBoundary();
   useEffect(reset, [place]);
   if (!error) return children;
-  return <Empty title="This page cannot be drawn">{String((error as Error).message ?? error)}. The others can.</Empty>;
+  return <Empty title="The page cannot be shown">{String((error as Error).message ?? error)}. The other pages still work.</Empty>;
 }
 
 function useDark(): boolean {

@@ -69,15 +69,15 @@ it.skipIf(!url)("shows a hub to those who may see it, and follows it", { timeout
   await login(readFileSync(kubeconfig, "utf8"));
   await shows("Live");
   go("clusters");
-  await shows("There is no managed cluster");
+  await shows("There are no ManagedClusters");
   const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
   const body = JSON.stringify({ apiVersion: "infrastructure.cluster.x-k8s.io/v1alpha1", kind: "ManagedCluster", metadata: { name: "east" }, spec: { nodes: 1 } });
   expect((await overHttps(MANAGED, { method: "POST", headers, body })).status).toBe(201);
   await shows("default/eastPending");
   go("");
-  await shows("Managed clusters1 0 running");
+  await shows("ManagedClusters1 0 running");
   go("o/managedclusters/default/east");
   await shows("infrastructure: embedded");
   expect((await overHttps(`${MANAGED}/east`, { method: "DELETE", headers })).status).toBe(200);
-  await shows("There is no ManagedCluster of this name");
+  await shows("There is no ManagedCluster with this name");
 });

@@ -32,7 +32,7 @@ describe("the fleet", () => {
   it("has a home for every cluster", () => {
     const homes = homesOf([worker], [moon, lost, east], [cluster, foreign]);
     expect(homes.map((each) => [each.title, each.sites.map((site) => site.title)])).toEqual([
-      ["w1", ["east"]], ["gone", ["lost"]], ["Not hosted yet", ["moon"]], ["Registered clusters", ["abroad"]],
+      ["w1", ["east"]], ["gone", ["lost"]], ["Not assigned", ["moon"]], ["Other workload Clusters", ["abroad"]],
     ]);
     expect(homes[0]!.note).toBe("9 of 10 slots free");
     expect(homes[0]!.sites[0]).toMatchObject({ tone: "good", nodes: 2, used: 0.75, problem: "" });

@@ -74,12 +74,12 @@ const click = async (title: string): Promise<string> => {
 describe("pages", () => {
   it("show the fleet as a map, and the same as a table", async () => {
     const text = await show(liveWith(FLEET), <Fleet theme="light" />);
-    expect(text).toContain("Managed clusters2 1 running");
+    expect(text).toContain("ManagedClusters2 1 running");
     expect(root.querySelector("canvas")!.getAttribute("aria-label")).toBe("Fleet map");
     const table = await click("Table");
     expect(root.querySelector("canvas")).toBeNull();
     expect(table).toContain("worker-1eastRunning275 %");
-    expect(table).toContain("Not hosted yetmoonPending");
+    expect(table).toContain("Not assignedmoonPending");
   });
 
   it("show clusters, by phase and by words", async () => {
@@ -114,8 +114,8 @@ describe("pages", () => {
   it("show how full clusters are, and what they cost beside the bound", async () => {
     const text = await show(liveWith(FLEET), <Nodes inside="" />);
     expect(text).toContain("75 %of 8");
-    expect(text).toContain("+10.0 %0.110, at least 0.100");
-    expect(text).toContain("Above the bound10.0 %");
+    expect(text).toContain("+10.0 %0.110, lower bound 0.100");
+    expect(text).toContain("Above the lower bound10.0 %");
   });
 
   it("look into a cluster for its nodes", async () => {
@@ -130,7 +130,7 @@ describe("pages", () => {
   });
 
   it("show how sync is", async () => {
-    expect(await show(liveWith(FLEET), <Sync />)).toContain("eastYesNot toldNot told");
+    expect(await show(liveWith(FLEET), <Sync />)).toContain("eastYesUnknownUnknown");
   });
 
   it("show what happened", async () => {
@@ -146,7 +146,7 @@ describe("pages", () => {
     expect(text).toContain("kubeconfig: (not shown)");
     expect(text).not.toContain("very secret");
     expect(await show(liveWith(FLEET), <Detail kindId="managedclusters" namespace="default" name="moon" />)).toContain("nobody has room");
-    expect(await show(liveWith(FLEET), <Detail kindId="workers" namespace="x" name="none" />)).toContain("There is no Worker of this name");
+    expect(await show(liveWith(FLEET), <Detail kindId="workers" namespace="x" name="none" />)).toContain("There is no Worker with this name");
   });
 
   it("say of each kind that it may not be seen", async () => {
@@ -156,9 +156,9 @@ describe("pages", () => {
     for (const page of pages) {
       const text = await show(live, page);
       expect(text).toContain("403 Forbidden");
-      expect(text).not.toContain("Looking");
+      expect(text).not.toContain("Loading");
     }
-    expect(await show(live, <Clusters />)).toContain("403 Forbidden: your login may not see ManagedClustersManagedClustersmissing right: list, watch managedclusters.infrastructure.cluster.x-k8s.ioIn the hub's wordsno managedclusters");
+    expect(await show(live, <Clusters />)).toContain("403 Forbidden: you may not read ManagedClustersManagedClustersmissing permission: list, watch managedclusters.infrastructure.cluster.x-k8s.ioMessages of the hubno managedclusters");
   });
 });
 

@@ -15,11 +15,11 @@ describe("what people paste", () => {
   });
   it("says why other kubeconfigs cannot be used, and what helps", () => {
     expect(() => tokenFrom(config("client-certificate-data: abc"))).toThrow(/client certificate.*kubectl create token/);
-    expect(() => tokenFrom(config("exec:\n      command: x"))).toThrow(/asks a program/);
+    expect(() => tokenFrom(config("exec:\n      command: x"))).toThrow(/from a program/);
     expect(() => tokenFrom(config("tokenFile: /x"))).toThrow(/token file/);
-    expect(() => tokenFrom(config("username: x"))).toThrow("This kubeconfig has no token.");
+    expect(() => tokenFrom(config("username: x"))).toThrow("The kubeconfig has no token.");
     expect(() => tokenFrom("apiVersion: v1\nkind: Pod\n")).toThrow("it is not a kubeconfig");
-    expect(() => tokenFrom("two words")).toThrow("one word");
+    expect(() => tokenFrom("two words")).toThrow("must not contain spaces");
   });
 });
 
@@ -37,6 +37,6 @@ describe("who it is", () => {
   });
   it("is nobody with a wrong token", async () => {
     answer(401, { message: "Unauthorized" });
-    await expect(whoami("t")).rejects.toThrow("does not know this token");
+    await expect(whoami("t")).rejects.toThrow("rejected the token");
   });
 });

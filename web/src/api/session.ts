@@ -24,29 +24,29 @@ export function tokenOf(kubeconfig: string): string {
   try {
     config = parse(kubeconfig) as Record<string, unknown>;
   } catch (error) {
-    throw new Error(`This is no kubeconfig that can be read here (${(error as Error).message}). Paste its token instead.`);
+    throw new Error(`The kubeconfig cannot be parsed (${(error as Error).message}). Paste its token instead.`);
   }
   const named = (section: string): Named[] => (Array.isArray(config?.[section]) ? (config[section] as Named[]) : []);
   const contexts = named("contexts");
   const current = contexts.find((each) => each.name === config["current-context"]) ?? contexts[0];
-  if (!current) throw new Error("This file has no context: it is not a kubeconfig.");
+  if (!current) throw new Error("The file has no context, so it is not a kubeconfig.");
   const user = named("users").find((each) => each.name === current.context?.user)?.user;
   if (!user) throw new Error(`The context “${current.name}” has no user.`);
   if (typeof user.token === "string" && user.token) return user.token.trim();
   if (user["client-certificate"] || user["client-certificate-data"]) {
     throw new Error(
-      "This kubeconfig logs in with a client certificate, which a page cannot send. Make a token instead: " +
-        "kubectl create token NAME -n NAMESPACE, for a ServiceAccount with the rights you want.",
+      "The kubeconfig has a client certificate, which a web page cannot use. Create a token instead: " +
+        "kubectl create token NAME -n NAMESPACE, for a ServiceAccount with the permissions you need.",
     );
   }
   if (user.exec || user["auth-provider"]) {
     throw new Error(
-      "This kubeconfig asks a program for its token, which a page cannot do. Run that program, or " +
-        "kubectl create token NAME -n NAMESPACE, and paste what it prints.",
+      "The kubeconfig gets its token from a program, which a web page cannot run. Run that program, or " +
+        "kubectl create token NAME -n NAMESPACE, and paste the output.",
     );
   }
-  if (user.tokenFile) throw new Error("This kubeconfig names a token file. Paste what is in that file.");
-  throw new Error("This kubeconfig has no token.");
+  if (user.tokenFile) throw new Error("The kubeconfig refers to a token file. Paste the content of that file.");
+  throw new Error("The kubeconfig has no token.");
 }
 
 /** A token as people paste it, or a whole kubeconfig. */
@@ -54,7 +54,7 @@ export function tokenFrom(pasted: string): string {
   const text = pasted.trim();
   if (/^(apiVersion|kind|clusters|contexts|users|current-context|\{)/m.test(text)) return tokenOf(text);
   const token = text.replace(/^Authorization:\s*/i, "").replace(/^Bearer\s+/i, "");
-  if (token === "" || /\s/.test(token)) throw new Error("A token is one word, without spaces or line breaks.");
+  if (token === "" || /\s/.test(token)) throw new Error("A token must not contain spaces or line breaks.");
   return token;
 }
 
@@ -71,7 +71,7 @@ export async function whoami(token: string): Promise<Who> {
   } catch {
     throw new Error("The hub does not answer.");
   }
-  if (answer.status === 401) throw new Error("The hub does not know this token (401 Unauthorized).");
+  if (answer.status === 401) throw new Error("The hub rejected the token (401 Unauthorized).");
   const body = (await answer.json()) as { message?: string; status?: { userInfo?: { username: string; groups?: string[] } } };
   if (!answer.ok) throw new Error(body.message ?? `The hub answered ${answer.status}.`);
   return { name: body.status?.userInfo?.username ?? "", groups: body.status?.userInfo?.groups ?? [] };

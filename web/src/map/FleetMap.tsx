@@ -130,8 +130,8 @@ export function FleetMap({ homes, theme }: { homes: Home[]; theme: string }): JS
         onBlur={() => setChosen(null)}
       />
       <p id="map-help" class="hidden">
-        Arrow keys go from cluster to cluster, Enter opens one, plus and minus zoom, 0 shows the whole fleet. The same is
-        a table behind the button “Table”.
+        Arrow keys move between clusters, Enter opens one, plus and minus zoom, 0 shows the whole fleet. The button “Table”
+        shows the same data as a table.
       </p>
       <div class="zoom" role="group" aria-label="Zoom">
         <button type="button" onClick={() => zoom(1.4)} aria-label="Zoom in">+</button>
@@ -161,7 +161,7 @@ function Tip({ placed, view, width }: { placed: PlacedSite; view: View; width: n
       </span>
       <span class="soft">
         {site.nodes} {site.nodes === 1 ? "node" : "nodes"}
-        {site.used !== undefined && `, ${Math.round(site.used * 100)} % of cpu asked for`}
+        {site.used !== undefined && `, ${Math.round(site.used * 100)} % of CPU requested`}
       </span>
       {site.problem && <span class="soft">{site.problem}</span>}
     </div>

@@ -34,8 +34,8 @@ export interface Home {
 export function homesOf(workers: KubeObject[], managed: KubeObject[], clusters: KubeObject[]): Home[] {
   const homes = new Map<string, Home>();
   for (const worker of [...workers].sort(byName)) homes.set(worker.metadata.name, homeOf(worker));
-  const waiting = island("waiting", "Not hosted yet");
-  const registered = island("registered", "Registered clusters");
+  const waiting = island("waiting", "Not assigned");
+  const registered = island("registered", "Other workload Clusters");
   const byManaged = new Map<string, KubeObject>();
   for (const cluster of clusters) {
     const owner = cluster.metadata.labels?.["shoal.dev/managedcluster"];

@@ -21,7 +21,7 @@ export function Clusters(): JSX.Element {
   return (
     <>
       <header class="head">
-        <h1>Managed clusters</h1>
+        <h1>ManagedClusters</h1>
         <div class="filters" role="group" aria-label="Filter by phase">
           <button type="button" class="chip" aria-pressed={phase === ""} onClick={() => setPhase("")}>All {managed.access === "forbidden" ? "" : all.length}</button>
           {PHASES.filter((each) => count.has(each)).map((each) => (
@@ -34,13 +34,13 @@ export function Clusters(): JSX.Element {
       </header>
       <Refusals of={[["managedclusters", managed]]} />
       {managed.access === "loading" ? (
-        <Empty title="Looking at clusters…" />
+        <Empty title="Loading ManagedClusters…" />
       ) : rows.length > 0 ? (
-        <Table label="Managed clusters" rows={rows} columns={columns} keyOf={nameOf} first="name" />
+        <Table label="ManagedClusters" rows={rows} columns={columns} keyOf={nameOf} first="name" />
       ) : all.length > 0 ? (
-        <Empty title="None matches">Try another phase, or other words.</Empty>
+        <Empty title="No match">Change the phase or the search.</Empty>
       ) : (
-        managed.access === "ready" && <Empty title="There is no managed cluster"><code>kubectl apply -f examples/clusters.yaml</code> makes two.</Empty>
+        managed.access === "ready" && <Empty title="There are no ManagedClusters"><code>kubectl apply -f examples/clusters.yaml</code> creates two.</Empty>
       )}
     </>
   );
@@ -65,7 +65,7 @@ const columnsAt = (now: number): Column<KubeObject>[] => [
   { id: "version", title: "Version", width: "7rem", wide: true, by: (each) => each.status?.version ?? "", show: (each) => each.status?.version ?? each.spec?.version ?? "" },
   { id: "nodes", title: "Nodes", width: "5.5rem", narrow: "4.6rem", numeric: true, by: (each) => each.status?.nodes ?? 0, show: (each) => each.status?.nodes ?? 0 },
   { id: "age", title: "Age", width: "5.5rem", wide: true, numeric: true, by: (each) => each.metadata.creationTimestamp ?? "", show: (each) => ago(each.metadata.creationTimestamp, now) },
-  { id: "problem", title: "What stands in the way", wide: true, width: "24%", show: (each) => <span class="soft cut" title={problemOf(each)}>{phaseOf(each) === "Running" ? "" : problemOf(each)}</span> },
+  { id: "problem", title: "Problem", wide: true, width: "24%", show: (each) => <span class="soft cut" title={problemOf(each)}>{phaseOf(each) === "Running" ? "" : problemOf(each)}</span> },
 ];
 
 function worker(each: KubeObject): JSX.Element | string {

@@ -26,13 +26,13 @@ export function Detail({ kindId, namespace, name }: { kindId: string; namespace:
   const collection = live.get(kindId);
   const obj = collection.get(namespace, name);
   const mine = useDerived(live, () => happenings(live).filter((each) => each.source === "event" && each.link?.join() === [kindId, namespace, name].join()), [kindId, namespace, name]);
-  if (!kind) return <Empty title="There is no such page" />;
+  if (!kind) return <Empty title="Page not found" />;
   if (!obj) {
     return (
       <>
         <Head list={listPath} title={listTitle} kind={kind.kind} name={namespace ? `${namespace}/${name}` : name} />
         <Refusals of={[[kindId, collection]]} />
-        {collection.access === "loading" ? <Empty title="Looking for it…" /> : collection.access !== "forbidden" && <Empty title={`There is no ${kind.kind} of this name`} />}
+        {collection.access === "loading" ? <Empty title={`Loading the ${kind.kind}…`} /> : collection.access !== "forbidden" && <Empty title={`There is no ${kind.kind} with this name`} />}
       </>
     );
   }
@@ -42,7 +42,7 @@ export function Detail({ kindId, namespace, name }: { kindId: string; namespace:
     <>
       <Head list={listPath} title={listTitle} kind={kind.kind} name={nameOf(obj)}>
         {phase && <Badge tone={toneOf(phase)}>{phase}</Badge>}
-        <span class="soft">made {ago(obj.metadata.creationTimestamp, now)} ago</span>
+        <span class="soft">created {ago(obj.metadata.creationTimestamp, now)} ago</span>
       </Head>
       <div class="scrolled">
         <Facts obj={obj} kindId={kindId} />
@@ -93,7 +93,7 @@ interface HeadProps {
 function Head({ list, title, kind, name, children }: HeadProps): JSX.Element {
   return (
     <header class="head object">
-      <nav aria-label="Way back"><a href={`#/${list}`} aria-keyshortcuts="Escape">← {title}</a></nav>
+      <nav aria-label="Back"><a href={`#/${list}`} aria-keyshortcuts="Escape">← {title}</a></nav>
       <h1><span class="kind">{kind}</span> {name}</h1>
       {children}
     </header>
@@ -103,10 +103,10 @@ function Head({ list, title, kind, name, children }: HeadProps): JSX.Element {
 function Facts({ obj, kindId }: { obj: KubeObject; kindId: string }): JSX.Element | null {
   const { spec = {}, status = {} } = obj;
   const facts: [string, unknown][] = {
-    managedclusters: [["Worker", status.assignedWorker], ["Version", status.version ?? spec.version], ["Ready nodes", status.nodes], ["Infrastructure", spec.infrastructure], ["Location", spec.location], ["When its worker is lost", spec.onWorkerLost]],
-    workers: [["Capacity", spec.capacity], ["Free slots", status.availableCapacity], ["Location", spec.location], ["Version", spec.version], ["Is", spec.infrastructure], ["Cost", spec.cost]],
-    clusters: [["CPU", status.allocatable?.cpu], ["Memory", status.allocatable?.memory], ["CPU free", status.available?.cpu], ["Memory free", status.available?.memory], ["Sync", spec.syncMode]],
-    placements: [["Priority", spec.priority ?? 0], ["Objects", status.placed ?? 0], ["Strategy", spec.replicas?.strategy], ["By", spec.replicas?.by]],
+    managedclusters: [["Worker", status.assignedWorker], ["Version", status.version ?? spec.version], ["Ready nodes", status.nodes], ["Infrastructure", spec.infrastructure], ["Location", spec.location], ["When the Worker is lost", spec.onWorkerLost]],
+    workers: [["Capacity", spec.capacity], ["Free slots", status.availableCapacity], ["Location", spec.location], ["Version", spec.version], ["Infrastructure", spec.infrastructure], ["Cost", spec.cost]],
+    clusters: [["CPU", status.allocatable?.cpu], ["Memory", status.allocatable?.memory], ["Free CPU", status.available?.cpu], ["Free memory", status.available?.memory], ["Sync mode", spec.syncMode]],
+    placements: [["Priority", spec.priority ?? 0], ["Placed objects", status.placed ?? 0], ["Strategy", spec.replicas?.strategy], ["Divided by", spec.replicas?.by]],
   }[kindId] as [string, unknown][] ?? [["Replicas", spec.replicas], ["Ready", status.readyReplicas ?? status.numberReady ?? status.succeeded]];
   const told = facts.filter(([, value]) => value !== undefined && value !== "");
   if (told.length === 0) return null;

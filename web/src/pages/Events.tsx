@@ -41,17 +41,17 @@ export function Events(): JSX.Element {
     <>
       <header class="head">
         <h1>Events</h1>
-        <div class="filters" role="group" aria-label="Which">
+        <div class="filters" role="group" aria-label="Filter">
           {([["", "All"], ["bad", "Warnings"], ["event", "Events only"]] as const).map(([id, title]) => (
             <button type="button" class="chip" key={id} aria-pressed={only === id} onClick={() => setOnly(id)}>{title}</button>
           ))}
         </div>
-        <Search value={text} label="Object, reason or words" onInput={setText} />
+        <Search value={text} label="Object, reason or message" onInput={setText} />
       </header>
       <Refusals of={["events", ...FOLLOWED].map((id) => [id, live.get(id)])} />
       {all.length > 0 && <Timeline rows={rows} now={now} span={span} onSpan={setSpan} />}
       {rows.length === 0 ? (
-        live.get("events").access === "ready" && <Empty title="Nothing happened">Events are kept for an hour; conditions keep their last turn.</Empty>
+        live.get("events").access === "ready" && <Empty title="There are no Events">Events are kept for one hour. Conditions keep their last transition.</Empty>
       ) : (
         <Table label="Events and conditions, newest first" rows={rows} columns={columns} keyOf={(each) => each.key} first="time" descending />
       )}
@@ -60,13 +60,13 @@ export function Events(): JSX.Element {
 }
 
 const columnsAt = (now: number): Column<Happening>[] => [
-  { id: "time", title: "Ago", width: "6rem", narrow: "4.6rem", by: (each) => each.time, show: (each) => <time dateTime={each.time} title={each.time}>{ago(each.time, now)}</time> },
-  { id: "reason", title: "What", width: "16rem", narrow: "11rem", by: (each) => each.reason, show: (each) => <Badge tone={each.tone}>{each.reason}{each.count > 1 ? ` ×${each.count}` : ""}</Badge> },
-  { id: "about", title: "About", by: (each) => each.about, show: (each) => (each.link ? <a href={hrefOf(each.link)}>{each.about}</a> : each.about) },
+  { id: "time", title: "Age", width: "6rem", narrow: "4.6rem", by: (each) => each.time, show: (each) => <time dateTime={each.time} title={each.time}>{ago(each.time, now)}</time> },
+  { id: "reason", title: "Reason", width: "16rem", narrow: "11rem", by: (each) => each.reason, show: (each) => <Badge tone={each.tone}>{each.reason}{each.count > 1 ? ` ×${each.count}` : ""}</Badge> },
+  { id: "about", title: "Object", by: (each) => each.about, show: (each) => (each.link ? <a href={hrefOf(each.link)}>{each.about}</a> : each.about) },
   { id: "message", title: "Message", wide: true, width: "42%", show: (each) => <span class="cut" title={each.message}>{each.message}</span> },
 ];
 
-/** When, and how much: good news upwards, bad news downwards. The table below says the same. */
+/** Events over time: normal ones upwards, warnings downwards. The table below has the same data. */
 function Timeline({ rows, now, span, onSpan }: { rows: Happening[]; now: number; span: number; onSpan: (span: number) => void }): JSX.Element {
   const buckets = density(rows, now, span, BUCKETS);
   const most = Math.max(1, ...buckets.map((each) => Math.max(each.good, each.bad)));
@@ -75,21 +75,21 @@ function Timeline({ rows, now, span, onSpan }: { rows: Happening[]; now: number;
   return (
     <figure class="timeline">
       <figcaption>
-        <Badge tone="good">{good} went well</Badge>
-        <Badge tone="bad">{bad} did not</Badge>
-        <span class="switch" role="group" aria-label="Time shown">
+        <Badge tone="good">{good} normal</Badge>
+        <Badge tone="bad">{bad} warnings</Badge>
+        <span class="switch" role="group" aria-label="Time range">
           {SPANS.map(([title, each]) => (
             <button type="button" key={each} aria-pressed={span === each} onClick={() => onSpan(each)}>{title}</button>
           ))}
         </span>
       </figcaption>
-      <svg viewBox={`0 0 ${BUCKETS * 10} 100`} preserveAspectRatio="none" role="img" aria-label={`${good} good and ${bad} bad happenings in the time that is shown`}>
+      <svg viewBox={`0 0 ${BUCKETS * 10} 100`} preserveAspectRatio="none" role="img" aria-label={`${good} normal events and ${bad} warnings in the time range`}>
         {TICKS.map((share) => <line key={share} x1={share * BUCKETS * 10} x2={share * BUCKETS * 10} y1="0" y2="100" class="tick" />)}
         <line x1="0" x2={BUCKETS * 10} y1={AXIS} y2={AXIS} class="axis" />
         {buckets.map((each, at) => (
           <g key={at}>
-            {each.good > 0 && <rect class="good" x={at * 10 + 1} width="8" y={AXIS - 1 - height(each.good, most)} height={height(each.good, most)}><title>{`${clock(each.from, span)}: ${each.good} went well`}</title></rect>}
-            {each.bad > 0 && <rect class="bad" x={at * 10 + 1} width="8" y={AXIS + 1} height={height(each.bad, most) / 2}><title>{`${clock(each.from, span)}: ${each.bad} did not`}</title></rect>}
+            {each.good > 0 && <rect class="good" x={at * 10 + 1} width="8" y={AXIS - 1 - height(each.good, most)} height={height(each.good, most)}><title>{`${clock(each.from, span)}: ${each.good} normal`}</title></rect>}
+            {each.bad > 0 && <rect class="bad" x={at * 10 + 1} width="8" y={AXIS + 1} height={height(each.bad, most) / 2}><title>{`${clock(each.from, span)}: ${each.bad} warnings`}</title></rect>}
           </g>
         ))}
       </svg>
@@ -100,7 +100,7 @@ function Timeline({ rows, now, span, onSpan }: { rows: Happening[]; now: number;
   );
 }
 
-/** By the square root: one warning beside a thousand good news is still seen. */
+/** By the square root, so that one warning beside a thousand normal events stays visible. */
 const height = (count: number, most: number): number => Math.max(5, Math.sqrt(count / most) * (AXIS - 4));
 
 const clock = (time: number, span: number): string =>

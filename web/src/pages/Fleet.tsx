@@ -23,7 +23,7 @@ export function Fleet({ theme }: { theme: string }): JSX.Element {
         <h1>Fleet</h1>
         <dl class="tiles" id="map-summary">
           <Tile label="Workers" value={told(workers!, sum.workers)} note={sum.workers ? `${sum.workersReady} ready` : undefined} />
-          <Tile label="Managed clusters" value={told(managed!, sum.clusters)} note={sum.clusters ? `${sum.running} running` : undefined} />
+          <Tile label="ManagedClusters" value={told(managed!, sum.clusters)} note={sum.clusters ? `${sum.running} running` : undefined} />
           <Tile label="Ready nodes" value={told(managed!, sum.nodes)} />
           <Tile label="CPU for pods" value={told(clusters!, sum.cpu)} note={clusters!.access === "forbidden" ? undefined : "cores"} />
         </dl>
@@ -34,9 +34,9 @@ export function Fleet({ theme }: { theme: string }): JSX.Element {
       </header>
       <Refusals of={[["workers", workers!], ["managedclusters", managed!], ["clusters", clusters!]]} />
       {loading ? (
-        <Empty title="Looking at the fleet…" />
+        <Empty title="Loading the fleet…" />
       ) : homes.length === 0 ? (
-        managed!.access === "ready" && <Empty title="There is no cluster yet"><code>kubectl apply -f examples/clusters.yaml</code> makes two; they appear here.</Empty>
+        managed!.access === "ready" && <Empty title="There are no ManagedClusters"><code>kubectl apply -f examples/clusters.yaml</code> creates two.</Empty>
       ) : asTable ? (
         <FleetTable homes={homes} />
       ) : (
@@ -48,7 +48,7 @@ export function Fleet({ theme }: { theme: string }): JSX.Element {
                 <Badge tone={toneOf(phase)}>{phase}</Badge>
               </li>
             ))}
-            <li class="soft hint">Dots are nodes, the pale arc is the cpu that pods ask for: zoom in to see them.</li>
+            <li class="soft hint">Zoom in to see nodes as dots, and the CPU requests of pods as a pale arc.</li>
           </ul>
         </>
       )}
@@ -71,5 +71,5 @@ const COLUMNS: Column<Row>[] = [
 
 function FleetTable({ homes }: { homes: Home[] }): JSX.Element {
   const rows = homes.flatMap((home) => home.sites.map((site) => ({ home, site })));
-  return <Table label="The fleet: clusters and where they are" rows={rows} columns={COLUMNS} keyOf={({ site }) => site.key} first="home" />;
+  return <Table label="ManagedClusters and their Workers" rows={rows} columns={COLUMNS} keyOf={({ site }) => site.key} first="home" />;
 }

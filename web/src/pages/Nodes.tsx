@@ -39,19 +39,19 @@ export function Nodes({ inside }: { inside: string }): JSX.Element {
         <h1>Nodes</h1>
         <dl class="tiles">
           <Tile label="Clusters with nodes" value={told(clusters, rows.length)} />
-          <Tile label="Bought nodes cost" value={readable ? money(sum) : "–"} note={readable ? "an hour" : undefined} />
-          <Tile label="Last plans cost" value={known.length ? money(plan) : "–"} note={known.length ? `an hour, at least ${money(bound)}` : undefined} />
-          <Tile label="Above the bound" value={bound > 0 ? percent(plan / bound - 1) : "–"} />
+          <Tile label="Cost of bought nodes" value={readable ? money(sum) : "–"} note={readable ? "per hour" : undefined} />
+          <Tile label="Cost of last plans" value={known.length ? money(plan) : "–"} note={known.length ? `per hour, lower bound ${money(bound)}` : undefined} />
+          <Tile label="Above the lower bound" value={bound > 0 ? percent(plan / bound - 1) : "–"} />
         </dl>
         <Search value={text} label="Cluster" onInput={setText} />
       </header>
       <Refusals of={[["clusters", clusters], [COSTS, live.get(COSTS)]]} />
       {clusters.access === "loading" ? (
-        <Empty title="Looking at clusters…" />
+        <Empty title="Loading workload Clusters…" />
       ) : found.length === 0 ? (
-        clusters.access === "ready" && <Empty title={rows.length ? "None matches" : "No cluster is registered"}>A ManagedCluster that runs registers itself.</Empty>
+        clusters.access === "ready" && <Empty title={rows.length ? "No match" : "There are no workload Clusters"}>A ManagedCluster is registered when it is Running.</Empty>
       ) : (
-        <Table label="Clusters and how full they are" rows={found} columns={CLUSTERS} keyOf={(each) => each.name} first="name" chosen={rows.find((each) => each.inside === inside)?.name} short={inside !== ""} />
+        <Table label="Workload Clusters and their utilization" rows={found} columns={CLUSTERS} keyOf={(each) => each.name} first="name" chosen={rows.find((each) => each.inside === inside)?.name} short={inside !== ""} />
       )}
       {inside && <NodesOf inside={inside} />}
     </>
@@ -78,8 +78,8 @@ const CLUSTERS: Column<Row>[] = [
   { id: "nodes", title: "Nodes", width: "6.5rem", narrow: "5.2rem", by: (row) => row.nodes ?? 0, show: (row) => (row.inside ? <a href={`#/nodes/${row.inside}`}>{row.nodes ?? "?"} {row.nodes === 1 ? "node" : "nodes"}</a> : "") },
   { id: "cpu", title: "CPU", narrow: "8rem", by: (row) => usage(row.cluster).cpu?.share ?? -1, show: (row) => { const { cpu } = usage(row.cluster); return <Bar share={cpu} label="cpu" text={cpu ? `of ${cores(cpu.total)}` : ""} />; } },
   { id: "memory", title: "Memory", wide: true, by: (row) => usage(row.cluster).memory?.share ?? -1, show: (row) => { const { memory } = usage(row.cluster); return <Bar share={memory} label="memory" text={memory ? `of ${bytes(memory.total)}` : ""} />; } },
-  { id: "cost", title: "Cost an hour", width: "8rem", wide: true, numeric: true, by: (row) => row.cost?.total ?? -1, show: (row) => (row.cost ? money(row.cost.total) : "") },
-  { id: "gap", title: "Last plan, and the least possible", width: "22rem", wide: true, by: (row) => gap(row.cost) ?? -1, show: (row) => <Gap cost={row.cost} /> },
+  { id: "cost", title: "Cost per hour", width: "8rem", wide: true, numeric: true, by: (row) => row.cost?.total ?? -1, show: (row) => (row.cost ? money(row.cost.total) : "") },
+  { id: "gap", title: "Last plan and its lower bound", width: "22rem", wide: true, by: (row) => gap(row.cost) ?? -1, show: (row) => <Gap cost={row.cost} /> },
 ];
 
 const percent = (share: number): string => `${(share * 100).toFixed(1)} %`;
@@ -93,7 +93,7 @@ function Gap({ cost }: { cost: Cost | undefined }): JSX.Element | null {
     <span class="bar gap">
       <span class="segment" aria-hidden="true"><i style={{ width: `${Math.min(100, (bound / plan) * 100)}%` }} /></span>
       <span class="number">+{percent(over)}</span>
-      <span class="soft">{money(plan)}, at least {money(bound)}</span>
+      <span class="soft">{money(plan)}, lower bound {money(bound)}</span>
     </span>
   );
 }
@@ -114,9 +114,9 @@ export function NodesOf({ inside }: { inside: string }): JSX.Element {
       <h2>Nodes of {inside}</h2>
       <Refusals of={(["nodes", "pods"] as const).map((what) => [insideId(inside, what), live.get(insideId(inside, what))])} />
       {nodes!.access === "loading" ? (
-        <Empty title="Looking into the cluster…" />
+        <Empty title="Loading nodes…" />
       ) : rows.length === 0 ? (
-        nodes!.access === "ready" ? <Empty title="It has no node" /> : nodes!.access === "unserved" && <p class="soft">They cannot be looked at: {nodes!.message}</p>
+        nodes!.access === "ready" ? <Empty title="There are no nodes" /> : nodes!.access === "unserved" && <p class="soft">The nodes cannot be read: {nodes!.message}</p>
       ) : (
         <Table label={`Nodes of ${inside}`} rows={rows} columns={columns} keyOf={(each) => each.name} first="name" short />
       )}
@@ -131,6 +131,6 @@ const nodeColumns = (now: number): Column<NodeRow>[] => [
   { id: "cpu", title: "CPU", narrow: "8rem", by: (row) => row.cpu.share, show: (row) => <Bar share={row.cpu} label="cpu" text={`${cores(row.cpu.used)} of ${cores(row.cpu.total)}`} /> },
   { id: "memory", title: "Memory", wide: true, by: (row) => row.memory.share, show: (row) => <Bar share={row.memory} label="memory" text={`of ${bytes(row.memory.total)}`} /> },
   { id: "pods", title: "Pods", width: "4.5rem", wide: true, numeric: true, by: (row) => row.pods.used, show: (row) => row.pods.used },
-  { id: "price", title: "Cost an hour", width: "7.5rem", narrow: "7rem", numeric: true, by: (row) => row.price ?? -1, show: (row) => row.price === undefined ? <span class="soft">{row.pool ? "not known" : "not bought"}</span> : money(row.price) },
+  { id: "price", title: "Cost per hour", width: "7.5rem", narrow: "7rem", numeric: true, by: (row) => row.price ?? -1, show: (row) => row.price === undefined ? <span class="soft">{row.pool ? "unknown" : "not bought"}</span> : money(row.price) },
   { id: "age", title: "Age", width: "5.5rem", wide: true, numeric: true, by: (row) => row.created ?? "", show: (row) => ago(row.created, now) },
 ];

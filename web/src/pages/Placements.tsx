@@ -39,9 +39,9 @@ export function Placements(): JSX.Element {
         )}
         <section>
           <h2 class={WORKLOADS.every((id) => live.get(id).access === "forbidden") ? "hidden" : undefined}>Workloads</h2>
-          {workloads.length > 0 && found.length === 0 && <Empty title="None matches">Try other words.</Empty>}
+          {workloads.length > 0 && found.length === 0 && <Empty title="No match">Change the search.</Empty>}
           {workloads.length === 0 && ["ready", "unserved"].includes(live.get("deployments").access) && (
-            <Empty title="No workload is on the hub">A Deployment that is applied to the hub is divided over its clusters.</Empty>
+            <Empty title="There are no workloads on the hub">A Deployment on the hub is divided among its workload Clusters.</Empty>
           )}
           {found.length > 0 && (
             <ul class="cards">
@@ -50,7 +50,7 @@ export function Placements(): JSX.Element {
               ))}
             </ul>
           )}
-          {found.length > MOST_CARDS && <p class="soft">The first {MOST_CARDS} of {found.length} are shown; search for others.</p>}
+          {found.length > MOST_CARDS && <p class="soft">The first {MOST_CARDS} of {found.length} are shown. Use the search to find others.</p>}
         </section>
       </div>
     </>
@@ -69,7 +69,7 @@ const RULES: Column<KubeObject>[] = [
     show: (each) => {
       const valid = condition(each, "Valid");
       if (valid?.status === "False") return <Badge tone="bad">{valid.message || valid.reason}</Badge>;
-      return condition(each, "Superseded")?.status === "True" ? <Badge tone="waiting">Superseded</Badge> : <Badge tone={valid ? "good" : "unknown"}>{valid ? "Valid" : "Not looked at yet"}</Badge>;
+      return condition(each, "Superseded")?.status === "True" ? <Badge tone="waiting">Superseded</Badge> : <Badge tone={valid ? "good" : "unknown"}>{valid ? "Valid" : "Not checked yet"}</Badge>;
     },
   },
 ];
@@ -84,7 +84,7 @@ function Card({ workload }: { workload: Workload }): JSX.Element {
           <a class="title" href={hrefOf([kindId, namespace, name])}><Name of={obj} /></a> <span class="soft">{kindOf(kindId)!.kind}</span>
         </span>
         <span class="soft">
-          {placement ? <>by <a href={hrefOf(["placements", namespace, placement])}>{placement}</a></> : "evenly, by no Placement"}
+          {placement ? <>by <a href={hrefOf(["placements", namespace, placement])}>{placement}</a></> : "evenly, without a Placement"}
         </span>
         <Badge tone={tone}>{ready} of {wanted} ready</Badge>
       </div>
@@ -99,7 +99,7 @@ function Division({ parts }: { parts: Part[] }): JSX.Element {
   const shown = largest.slice(0, MOST_SEGMENTS);
   const rest = largest.slice(MOST_SEGMENTS);
   const others = rest.reduce((sum, each) => sum + each.wanted, 0);
-  if (parts.length === 0) return <p class="soft">It is in no cluster.</p>;
+  if (parts.length === 0) return <p class="soft">It is placed in no workload Cluster.</p>;
   if (parts.length <= MOST_LABELLED) {
     return (
       <ul class="division labelled">
@@ -118,7 +118,7 @@ function Division({ parts }: { parts: Part[] }): JSX.Element {
         {shown.filter((each) => each.wanted > 0).map((each) => (
           <span key={each.cluster} style={{ flexGrow: each.wanted }} title={`${each.cluster}: ${each.ready} of ${each.wanted}`}><Segment part={each} /></span>
         ))}
-        {others > 0 && <span style={{ flexGrow: others }} title={`${rest.length} more clusters`}><span class="segment" /></span>}
+        {others > 0 && <span style={{ flexGrow: others }} title={`${rest.length} more workload Clusters`}><span class="segment" /></span>}
       </div>
       <ul class="shares">
         {shown.map((each) => <li key={each.cluster}><Words part={each} /></li>)}

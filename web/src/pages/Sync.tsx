@@ -24,21 +24,21 @@ export function Sync(): JSX.Element {
       <header class="head">
         <h1>Sync</h1>
         <dl class="tiles">
-          <Tile label="Workload clusters" value={told(clusters, rows.length)} note={rows.length ? `${ready} ready` : undefined} />
+          <Tile label="Workload Clusters" value={told(clusters, rows.length)} note={rows.length ? `${ready} ready` : undefined} />
           <Tile label="With warnings" value={told(clusters, rows.filter((each) => warnings(each).length > 0).length)} />
-          <Tile label="APIs agreed on" value={told(negotiated, apis.length)} note={apis.length ? `${published} published` : undefined} />
+          <Tile label="Negotiated APIs" value={told(negotiated, apis.length)} note={apis.length ? `${published} published` : undefined} />
         </dl>
         <Search value={text} label="Cluster" onInput={setText} />
       </header>
       <Refusals of={[["clusters", clusters], ["negotiated", negotiated]]} />
       {clusters.access === "loading" ? (
-        <Empty title="Looking at clusters…" />
+        <Empty title="Loading workload Clusters…" />
       ) : found.length > 0 ? (
-        <Table label="Workload clusters and how their sync is" rows={found} columns={COLUMNS} keyOf={(each) => each.metadata.name} first="ready" />
+        <Table label="Workload Clusters and their sync status" rows={found} columns={COLUMNS} keyOf={(each) => each.metadata.name} first="ready" />
       ) : rows.length > 0 ? (
-        <Empty title="None matches">Try other words.</Empty>
+        <Empty title="No match">Change the search.</Empty>
       ) : (
-        clusters.access === "ready" && <Empty title="No cluster is registered">A ManagedCluster that runs registers itself; others join with <code>shoal join-cluster</code>.</Empty>
+        clusters.access === "ready" && <Empty title="There are no workload Clusters">A ManagedCluster is registered when it is Running. Register other clusters with <code>shoal join-cluster</code>.</Empty>
       )}
     </>
   );
@@ -49,14 +49,14 @@ const warnings = (cluster: KubeObject): Condition[] =>
 
 function State({ of, type }: { of: KubeObject; type: string }): JSX.Element {
   const found = condition(of, type);
-  if (!found) return <Badge tone="unknown">Not told</Badge>;
+  if (!found) return <Badge tone="unknown">Unknown</Badge>;
   return <Badge tone={toneOf(found.status)}>{found.status === "True" ? "Yes" : found.reason || found.status}</Badge>;
 }
 
 const COLUMNS: Column<KubeObject>[] = [
   { id: "name", title: "Cluster", width: "24%", by: (each) => each.metadata.name, show: (each) => <a href={hrefOf(["clusters", "", each.metadata.name])}>{each.metadata.name}</a> },
   { id: "ready", title: "Ready", narrow: "6.5rem", by: (each) => readyOf(each), show: (each) => <State of={each} type="Ready" /> },
-  { id: "heartbeat", title: "Answers", wide: true, by: (each) => condition(each, "HeartbeatHealthy")?.status ?? "", show: (each) => <State of={each} type="HeartbeatHealthy" /> },
+  { id: "heartbeat", title: "Heartbeat", wide: true, by: (each) => condition(each, "HeartbeatHealthy")?.status ?? "", show: (each) => <State of={each} type="HeartbeatHealthy" /> },
   { id: "importer", title: "APIs imported", wide: true, by: (each) => condition(each, "APIImporterReady")?.status ?? "", show: (each) => <State of={each} type="APIImporterReady" /> },
   { id: "syncer", title: "Syncer", narrow: "6.5rem", by: (each) => condition(each, "SyncerReady")?.status ?? "", show: (each) => <State of={each} type="SyncerReady" /> },
   { id: "kinds", title: "Kinds", width: "5.5rem", wide: true, numeric: true, by: (each) => each.status?.syncedResources?.length ?? 0, show: (each) => <span title={(each.status?.syncedResources ?? []).join("\n")}>{each.status?.syncedResources?.length ?? 0}</span> },

@@ -39,7 +39,7 @@ export function Login({ said, onLogin }: { said: string; onLogin: (token: string
       >
         <img src="./icon.svg" alt="" width="48" height="48" />
         <h1>Shoal</h1>
-        <p class="soft">You see here what your token may see with kubectl, and nothing else.</p>
+        <p class="soft">The dashboard shows what your token may read.</p>
         <label for="token">Token, or a kubeconfig with one</label>
         <textarea
           id="token"
@@ -56,7 +56,7 @@ export function Login({ said, onLogin }: { said: string; onLogin: (token: string
         />
         <p id="problem" class="problem" role="alert">{problem}</p>
         <div class="row">
-          <button type="submit" class="primary" disabled={busy || text.trim() === ""}>{busy ? "Asking the hub…" : "Log in"}</button>
+          <button type="submit" class="primary" disabled={busy || text.trim() === ""}>{busy ? "Logging in…" : "Log in"}</button>
           <label class="file">
             Choose a kubeconfig
             <input type="file" class="hidden" onChange={(event) => void take(event.currentTarget.files?.[0])} />
@@ -64,7 +64,7 @@ export function Login({ said, onLogin }: { said: string; onLogin: (token: string
         </div>
         <p id="where" class="soft">
           The administrator's kubeconfig is in the data directory of the hub: <code>~/.local/share/shoal/kubeconfig</code>.
-          For others: <code>kubectl create token NAME</code>. The token stays in this tab and is gone when it closes.
+          Other users can log in with the output of <code>kubectl create token NAME</code>. The token is kept in this browser tab until it is closed.
         </p>
       </form>
     </main>

@@ -23,7 +23,7 @@ export function Name({ of }: { of: KubeObject }): JSX.Element {
 }
 
 export function Bar({ share, label, text }: { share?: Share; label: string; text: string }): JSX.Element {
-  if (!share || share.total === 0) return <span class="soft">not known</span>;
+  if (!share || share.total === 0) return <span class="soft">unknown</span>;
   const percent = Math.round(share.share * 100);
   return (
     <span class="bar">
@@ -36,28 +36,28 @@ export function Bar({ share, label, text }: { share?: Share; label: string; text
   );
 }
 
-/** Why there is nothing to see: rights that are missing, or a hub that does not answer. */
+/** Why data is missing: permissions, or a hub that does not answer. */
 export function Refusals({ of }: { of: [id: string, collection: Collection][] }): JSX.Element | null {
   const forbidden = of.filter(([, each]) => each.access === "forbidden");
   const failed = of.filter(([, each]) => each.access === "failed");
   if (forbidden.length + failed.length === 0) return null;
   return (
-    <section class="notes" role="status" aria-label="What cannot be shown">
+    <section class="notes" role="status" aria-label="Missing permissions and errors">
       {forbidden.length > 0 && (
         <div class="note">
-          <strong>403 Forbidden: your login may not see {forbidden.length === 1 ? titleOf(forbidden[0]![0]) : "all of this"}</strong>
+          <strong>403 Forbidden: you may not read {forbidden.length === 1 ? titleOf(forbidden[0]![0]) : "all data of this page"}</strong>
           <dl>
-            {forbidden.map(([id]) => <div key={id}><dt>{titleOf(id)}</dt><dd>missing right: <code>{rightFor(id)}</code></dd></div>)}
+            {forbidden.map(([id]) => <div key={id}><dt>{titleOf(id)}</dt><dd>missing permission: <code>{rightFor(id)}</code></dd></div>)}
           </dl>
           <details>
-            <summary>In the hub's words</summary>
+            <summary>Messages of the hub</summary>
             <ul>{forbidden.map(([id, each]) => <li key={id}>{each.message}</li>)}</ul>
           </details>
-          <p class="soft">An administrator gives these rights, as <code>examples/dashboard-viewer.yaml</code> does.</p>
+          <p class="soft">An administrator can grant these permissions. See <code>examples/dashboard-viewer.yaml</code>.</p>
         </div>
       )}
       {failed.map(([id, each]) => (
-        <div class="note failed" key={id}><strong>The hub did not show {titleOf(id)}</strong> <span class="soft">{each.message}</span></div>
+        <div class="note failed" key={id}><strong>{titleOf(id)} cannot be loaded</strong> <span class="soft">{each.message}</span></div>
       ))}
     </section>
   );
