@@ -117,14 +117,16 @@ class EmbeddedClusterReconciler:
             await host_writer.delete(informers.logical_clusters, logical)
 
     async def _create_admin(self, hosted: str) -> None:
-        """The ServiceAccount is created first: a token Secret without it would be collected as an orphan."""
+        """The token Secret is created last. A reconcile that finds it creates nothing, so the rest must exist first.
+        Without its ServiceAccount it would be collected as an orphan.
+        """
         client = self._informers.host.in_cluster(hosted)
         namespace, create = embedded.ADMIN_NAMESPACE, self._informers.host_writer.create
-        await _create_if_missing(partial(client.create, SERVICE_ACCOUNTS, embedded.admin_service_account(), namespace))
         await asyncio.gather(
+            _create_if_missing(partial(client.create, SERVICE_ACCOUNTS, embedded.admin_service_account(), namespace)),
             _create_if_missing(partial(client.create, CLUSTER_ROLE_BINDINGS, embedded.admin_role_binding())),
-            _create_if_missing(partial(create, self._informers.admin_secrets, embedded.admin_token_secret(), hosted)),
         )
+        await _create_if_missing(partial(create, self._informers.admin_secrets, embedded.admin_token_secret(), hosted))
 
 
 async def _create_if_missing(create: Callable[[], Awaitable[Object]]) -> None:
