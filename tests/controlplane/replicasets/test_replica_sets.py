@@ -344,3 +344,23 @@ async def test_what_fails_is_tried_once_and_what_works_many_at_a_time() -> None:
     calls = 0
     assert str(await run_all([refuse, work, refuse])) == "no"
     assert calls == 3
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("error", [Forbidden("no"), OSError("no"), TypeError("no")])
+async def test_a_batch_ends_after_all_of_its_calls_whatever_one_raises(error: Exception) -> None:
+    started = ended = 0
+
+    async def work() -> None:
+        nonlocal started, ended
+        started += 1
+        if started == 2:
+            raise error
+        await asyncio.sleep(0.01)
+        ended += 1
+
+    assert await slow_start(7, work) is error
+    assert (started, ended) == (3, 2)
+    started = ended = 0
+    assert await run_all([work] * 3) is error
+    assert (started, ended) == (3, 2)

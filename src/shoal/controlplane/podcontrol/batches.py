@@ -7,9 +7,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from shoal.client.transport import Unreachable
-from shoal.objects.errors import StatusError
-
 MAX_CONCURRENT = 256
 """Enough for full group commits of the store."""
 
@@ -39,8 +36,9 @@ async def run_all(calls: list[Callable[[], Awaitable[object]]]) -> Exception | N
 
 
 async def _capture_error(call: Callable[[], Awaitable[object]]) -> Exception | None:
+    """Any error: the key must not be retried while other calls of the batch still run."""
     try:
         await call()
-    except (StatusError, Unreachable) as error:
+    except Exception as error:
         return error
     return None
