@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 import orjson
 
-from shoal.client.transport import Transport
+from shoal.client.transport import Transport, check_cancelled
 from shoal.objects.errors import from_status, from_text
 from shoal.telemetry import tracing
 
@@ -183,14 +183,18 @@ class Client:
     async def watch_path(self, path: str, query: Mapping[str, str] | None = None) -> AsyncIterator[Object]:
         """Like `watch`, for any path of the server that streams events."""
         parameters = urlencode({"watch": "1", **(query or {})})
-        status, chunks = await self._transport.stream("GET", path, parameters, self._headers)
         rest = b""
-        async with aclosing(chunks) as stream:  # type: ignore[type-var]
-            async for chunk in stream:
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    if line:
-                        yield _decode_event(line, status)
+        try:
+            status, chunks = await self._transport.stream("GET", path, parameters, self._headers)
+            async with aclosing(chunks) as stream:  # type: ignore[type-var]
+                async for chunk in stream:
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        if line:
+                            yield _decode_event(line, status)
+        except BaseException as error:
+            check_cancelled(error)
+            raise
         if rest:
             yield _decode_event(rest, status)
         tracing.current_context.set(None)
@@ -208,12 +212,16 @@ class Client:
         headers = {**self._headers, "content-type": content_type} if body is not None else self._headers
         parameters = urlencode({key: value for key, value in (query or {}).items() if value})
         data = orjson.dumps(body) if body is not None else b""
-        if tracing.tracer is not None and (context := tracing.active_context()) is not None:
-            status, response = await self._request_in_span(
-                tracing.tracer, context, method, path, parameters, headers, data
-            )
-        else:
-            status, _, response = await self._transport.request(method, path, parameters, headers, data)
+        try:
+            if tracing.tracer is not None and (context := tracing.active_context()) is not None:
+                status, response = await self._request_in_span(
+                    tracing.tracer, context, method, path, parameters, headers, data
+                )
+            else:
+                status, _, response = await self._transport.request(method, path, parameters, headers, data)
+        except BaseException as error:
+            check_cancelled(error)
+            raise
         if metadata_only and status < 300:
             return {"metadata": msgspec.structs.asdict(_METADATA_DECODER.decode(response).metadata)}
         return _decode_response(response, status)

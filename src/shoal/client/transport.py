@@ -16,6 +16,24 @@ class Unreachable(ShoalError):
     """The server did not answer at all."""
 
 
+def check_cancelled(error: BaseException) -> None:
+    """Raises Unreachable for a CancelledError if the current task was not asked to end: another task has cancelled what
+    this one awaits. A task that ends with a CancelledError counts as stopped, and nobody starts it again.
+    """
+    import asyncio  # noqa: PLC0415
+
+    if isinstance(error, asyncio.CancelledError) and not is_task_cancelled():
+        raise Unreachable("the request was cancelled") from error
+
+
+def is_task_cancelled() -> bool:
+    """Whether the current task was asked to end."""
+    import asyncio  # noqa: PLC0415
+
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
 def is_certificate_error(error: Unreachable) -> bool:
     """Reports whether the server presented a certificate that the expected CA did not sign."""
     return "CERTIFICATE_VERIFY_FAILED" in str(error.__cause__)
