@@ -13,6 +13,7 @@ from shoal.objects.errors import Conflict
 from shoal.runtime.controller import Controller, RequeueError
 
 pytestmark = pytest.mark.anyio
+HANG = 30.0
 
 
 async def ran(loop: Controller[str], look: Callable[[], bool]) -> None:
@@ -48,8 +49,10 @@ async def test_keys_of_all_sources_are_worked_on() -> None:
     await ran(loop, lambda: set(seen) == {"a", "b", "c"})
 
 
-@pytest.mark.parametrize("error", [RequeueError("not now"), Conflict("changed"), ZeroDivisionError()])
-async def test_a_failure_comes_back(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "error", [RequeueError("not now"), Conflict("changed"), ZeroDivisionError(), asyncio.CancelledError()]
+)
+async def test_a_failure_comes_back(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     clock, seen = FakeClock(), list[str]()
 
@@ -85,3 +88,19 @@ async def test_it_comes_back_when_told() -> None:
 
     await ran(loop, look)
     assert seen[1] - seen[0] >= 30
+
+
+async def test_a_source_that_is_cancelled_from_within_ends_the_controller() -> None:
+    async def cancelled() -> None:
+        await asyncio.sleep(0)
+        raise asyncio.CancelledError
+
+    async def work(key: str) -> None:
+        raise AssertionError(key)
+
+    loop: Controller[str] = Controller("l", FakeClock(), work)
+    loop.sources += [source(loop), cancelled]
+    async with asyncio.timeout(HANG):
+        with pytest.raises(ExceptionGroup) as raised:
+            await loop.run()
+    assert [str(error) for error in raised.value.exceptions] == ["a source was cancelled from within"]

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from shoal.client.reflector import Key
-from shoal.client.transport import Unreachable
+from shoal.client.transport import Unreachable, is_task_cancelled
 from shoal.clock import Clock
 from shoal.objects.errors import Forbidden, ShoalError, StatusError
 from shoal.runtime.informer import EventHandler, Informer
@@ -81,7 +81,9 @@ class Controller(Generic[K]):
                     self.on_failure(self.name, str(error))
                 delay = self.queue.retry(key)
                 log.info("%s: reconciling %s failed: %s; retrying in %.1f s", self.name, _key_text(key), error, delay)
-            except Exception:
+            except (Exception, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and is_task_cancelled():
+                    raise
                 log.exception("%s: reconciling %s failed", self.name, _key_text(key))
                 self.queue.retry(key)
             else:
@@ -116,7 +118,15 @@ def new_kind_controller(
 
 
 async def _run_source(source: Source) -> None:
-    await source()
+    """A task group ignores a task that ends with a CancelledError. From a source that was not asked to end it is an
+    error like any other.
+    """
+    try:
+        await source()
+    except asyncio.CancelledError as error:
+        if is_task_cancelled():
+            raise
+        raise ShoalError("a source was cancelled from within") from error
 
 
 async def _reconcile_in_span(

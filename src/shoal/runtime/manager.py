@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable
 from typing import Protocol
 
+from shoal.client.transport import is_task_cancelled
 from shoal.clock import Clock
 from shoal.runtime.controller import Controller, FailureHandler
 from shoal.runtime.metrics import restarts
@@ -53,8 +54,7 @@ async def _run_with_restarts(controller: Runnable, clock: Clock, on_failure: Fai
             return
         except asyncio.CancelledError:
             # A library may raise it too. This task is cancelled only if it was asked to.
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if is_task_cancelled():
                 raise
             error = "cancelled"
             log.exception("controller %s was cancelled from within", controller.name)
