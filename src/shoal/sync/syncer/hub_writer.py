@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 from shoal.client.rest import Client
@@ -102,19 +103,22 @@ class HubWriter:
                 )
                 self._recorder.record(source, "", obj, WARNING, "NotSynced", problem)
 
-    async def write_unschedulable_count(self, sync_key: SyncKey, cached: Object | None, pods: int) -> None:
-        """Writes how many of its pods are unschedulable."""
+    async def write_unschedulable_count(self, sync_key: SyncKey, cached: Object | None, pods: int) -> bool:
+        """Writes how many of its pods are unschedulable. False: the write failed."""
         count_text = str(pods) if pods else None
         if (
             cached is None
             or (cached["metadata"].get("annotations") or {}).get(workloadcluster.UNSCHEDULABLE_ANNOTATION) == count_text
         ):
-            return
+            return True
         patch = {"metadata": {"annotations": {workloadcluster.UNSCHEDULABLE_ANNOTATION: count_text}}}
         try:
-            await self.client.merge_patch(sync_key.resource.gvr, sync_key.name, patch, sync_key.namespace)
+            with suppress(NotFound):
+                await self.client.merge_patch(sync_key.resource.gvr, sync_key.name, patch, sync_key.namespace)
         except (StatusError, Unreachable) as error:
             log.info("cannot write the number of unschedulable pods of %s: %s", sync_key.title, error)
+            return False
+        return True
 
     async def put_status(self, sync_key: SyncKey, status: Object) -> None:
         """Replaces the whole status without a precondition: it has one writer."""

@@ -24,6 +24,8 @@ Object = dict[str, Any]
 
 MIN_INTERVAL = 1.0
 """Minimum interval between counts."""
+RETRY_SECONDS = 5.0
+"""After a count could not be written."""
 POLL_UNTIL_SERVED_SECONDS = 60.0
 
 
@@ -70,13 +72,22 @@ class UnschedulablePods:
             await self._deps.clock.sleep(MIN_INTERVAL)
             self._wakeup.clear()
             dirty, self._dirty_namespaces = self._dirty_namespaces, set()
-            for namespace in dirty if self._pods.has_synced else ():
-                pods = self._pods.by_index(by_namespace, ("", namespace))
-                unschedulable = [pod["labels"] for pod in pods if pod["stuck"]]
-                for sync_key, selector in self._workloads(namespace):
-                    count = sum(map(selector.matches, unschedulable))
-                    obj = self._deps.hub.get_full(sync_key)
-                    await self._deps.hub_writer.write_unschedulable_count(sync_key, obj, count)
+            failed = [each for each in dirty if self._pods.has_synced and not await self._write_counts(each)]
+            if failed:
+                await self._deps.clock.sleep(RETRY_SECONDS)
+            for namespace in failed:
+                self.mark_namespace(namespace)
+
+    async def _write_counts(self, namespace: str) -> bool:
+        """False: some write failed."""
+        is_done = True
+        pods = self._pods.by_index(by_namespace, ("", namespace))
+        unschedulable = [pod["labels"] for pod in pods if pod["stuck"]]
+        for sync_key, selector in self._workloads(namespace):
+            count = sum(map(selector.matches, unschedulable))
+            obj = self._deps.hub.get_full(sync_key)
+            is_done &= await self._deps.hub_writer.write_unschedulable_count(sync_key, obj, count)
+        return is_done
 
     def _workloads(self, namespace: str) -> Iterator[tuple[SyncKey, LabelSelector]]:
         for resource, informer in list(self._deps.downstream.items()):
