@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from shoal.client.transport import Transport
 from shoal.clock import SystemClock
-from shoal.placement.splitter.controller import new_splitter_controllers
+from shoal.kinds.workload import placement
+from shoal.placement.splitter.controller import PLACEMENTS, new_splitter_controllers
 from tests.controlplane.world import world
 from tests.placement.hub import CLUSTERS, DEPLOYMENTS, Hub
+from tests.transports import Passing
 
 pytestmark = pytest.mark.anyio
 
@@ -190,3 +194,39 @@ async def test_a_splitter_that_runs_again_goes_on_where_it_was(tmp_path: Path) -
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class LateClusters(Passing):
+    """The list of Clusters is answered only when the test says so."""
+
+    def __init__(self, inner: Transport, answered: asyncio.Event) -> None:
+        super().__init__(inner)
+        self._answered = answered
+
+    async def request(
+        self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        if path.endswith(f"/{CLUSTERS.group}/{CLUSTERS.version}/{CLUSTERS.resource}"):
+            await self._answered.wait()
+        return await self.inner.request(method, path, query, headers, body)
+
+
+async def test_a_placement_has_a_status_even_if_clusters_are_listed_last(tmp_path: Path) -> None:
+    async with world(tmp_path, loops=False) as given:
+        hub, answered = Hub(given), asyncio.Event()
+        api_version, spec = f"{placement.GROUP}/{placement.VERSION}", {"selects": [{"kind": "Deployment"}]}
+        body = {"apiVersion": api_version, "kind": "Placement", "metadata": {"name": "rule"}, "spec": spec}
+        await hub.client.create(PLACEMENTS, body, "default")
+
+        client = given.client.with_transport(lambda transport: LateClusters(transport, answered))
+        (loop,) = new_splitter_controllers(client, SystemClock())
+        task = asyncio.create_task(loop.run())
+        await asyncio.sleep(0.3)
+        answered.set()
+
+        async def has_status() -> bool:
+            return bool((await hub.client.get(PLACEMENTS, "rule", "default")).get("status"))
+
+        await hub.eventually(has_status)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

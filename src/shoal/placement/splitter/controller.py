@@ -149,7 +149,7 @@ class SplitterReconciler:
         self.controller.watch(self._clusters, self._on_cluster)
         self.controller.watch(self._placements, self._on_placement)
         for informer in (self._clusters, self._placements):
-            informer.on_sync(self._enqueue_roots)
+            informer.on_sync(self._enqueue_all)
         self._recorder = EventRecorder(lambda _: self._client, clock, LOW_RATE)
         self.controller.sources += [self._run_kinds, self._recorder.run]
 
@@ -189,6 +189,12 @@ class SplitterReconciler:
             self._filtered.clear()
             self._enqueue_roots(key[1])
         self.controller.queue.add((PLACEMENT, key))
+
+    def _enqueue_all(self) -> None:
+        """Before the sync their keys were dropped."""
+        self._enqueue_roots()
+        for key in self._placement_rules:
+            self.controller.queue.add((PLACEMENT, key))
 
     def _enqueue_roots(self, namespace: str = "") -> None:
         for kind in self._kinds.values():
