@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "shoal"
-SOURCES = {path.relative_to(PACKAGE): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
 
 MOST_MODULES = 40
 MOST_NAMESAKES = 5
@@ -36,6 +35,12 @@ KEPT = {
     "unassigned": "Karmada's word for replicas without a cluster",
 }
 """Participles that the field or Python uses itself, each with its reason."""
+
+
+@pytest.fixture(scope="module")
+def sources() -> dict[Path, ast.Module]:
+    """Not at import: every test process imports this module, and one of them runs it."""
+    return {path.relative_to(PACKAGE): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def is_participle(name: str) -> bool:
@@ -84,20 +89,20 @@ def without_docstring(sources: dict[Path, ast.Module]) -> list[str]:
     return [str(path) for path, tree in sources.items() if not ast.get_docstring(tree)]
 
 
-def test_no_function_is_a_bare_participle() -> None:
-    assert bare_participles(SOURCES) == []
+def test_no_function_is_a_bare_participle(sources: dict[Path, ast.Module]) -> None:
+    assert bare_participles(sources) == []
 
 
-def test_a_class_name_occurs_once_in_a_package() -> None:
-    assert namesakes(SOURCES) == []
+def test_a_class_name_occurs_once_in_a_package(sources: dict[Path, ast.Module]) -> None:
+    assert namesakes(sources) == []
 
 
-def test_no_folder_is_too_full() -> None:
-    assert full_folders(SOURCES) == []
+def test_no_folder_is_too_full(sources: dict[Path, ast.Module]) -> None:
+    assert full_folders(sources) == []
 
 
-def test_every_module_and_package_has_a_docstring() -> None:
-    assert without_docstring(SOURCES) == []
+def test_every_module_and_package_has_a_docstring(sources: dict[Path, ast.Module]) -> None:
+    assert without_docstring(sources) == []
 
 
 PLANTED = {
@@ -124,5 +129,5 @@ def test_namesakes_of_many_packages_are_found() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(KEPT))
-def test_kept_participles_are_in_use(name: str) -> None:
-    assert any(name in functions(tree) for tree in SOURCES.values())
+def test_kept_participles_are_in_use(sources: dict[Path, ast.Module], name: str) -> None:
+    assert any(name in functions(tree) for tree in sources.values())
