@@ -17,8 +17,10 @@ setup:
 setup-dev:
 	@$(PYTHON) scripts/bootstrap.py dev
 
+# The order of the files is that of tests/conftest.py. Every process imports all tests: bytecode is kept for the next.
+test: export PYTHONDONTWRITEBYTECODE =
 test: setup-dev
-	$(python) -m pytest -q -n 2 --dist loadfile $(ARGS)
+	$(python) -m pytest -q -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: setup-dev
 	$(python) -m ruff check .

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -13,6 +16,15 @@ settings.register_profile("shoal", derandomize=True, deadline=None, print_blob=F
 settings.load_profile("shoal")
 # Here, because tests of several folders import it.
 pytest.register_assert_rewrite("tests.store.contract")
+
+TESTS = Path(__file__).parent
+LONG_FILES = (TESTS / "long_files.txt").read_text().split()
+"""Those that take seconds, the longest first."""
+MOST_PROCESSES = 8
+"""Each of them imports and collects every test for itself."""
+
+# A server stands in these processes as it does in its own, with the thresholds of shoal.assemble.server.process.
+gc.set_threshold(50_000, 20, 100)
 
 
 @pytest.fixture(scope="session")
@@ -46,6 +58,25 @@ def widgets(cluster: Cluster) -> Cluster:
     """A cluster that serves Widgets."""
     cluster.post(DEFINITIONS, widget_definition()).ok()
     return cluster
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: tests of processes and of watches wait."""
+    return min((os.cpu_count() or 1) + 1, MOST_PROCESSES)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, so that no process ends with one of them while the others have nothing to do."""
+    places = {TESTS / name: place for place, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay until the end: garbage is not looked for among them."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
