@@ -60,6 +60,12 @@ def widgets(cluster: Cluster) -> Cluster:
     return cluster
 
 
+@pytest.fixture
+def impatient_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What holds a namespace that goes is looked at again at once, and not after seconds of the server's clock."""
+    monkeypatch.setattr("shoal.controlplane.namespaces.controller.RETRY_SECONDS", 0.02)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: tests of processes and of watches wait."""

@@ -87,6 +87,7 @@ def mine(management: Management, found: set[tuple[str, str]]) -> set[tuple[str, 
     }
 
 
+@pytest.mark.usefixtures("impatient_namespaces")
 def test_deletion_of_the_namespace_leaves_nothing(management: Management) -> None:
     management.apply()
     management.settled(3)

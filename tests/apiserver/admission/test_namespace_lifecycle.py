@@ -8,6 +8,8 @@ import pytest
 
 from tests.serving import Cluster, Server, config_map, fresh_cluster, widget
 
+pytestmark = pytest.mark.usefixtures("impatient_namespaces")
+
 SPACES = "/api/v1/namespaces"
 HOLD = "example.com/hold"
 

@@ -239,6 +239,7 @@ def test_an_owner_of_a_kind_that_is_not_served_is_waited_for(cluster: Cluster) -
     cluster.eventually(lambda: is_gone(cluster, "child"))
 
 
+@pytest.mark.usefixtures("impatient_namespaces")
 def test_a_namespace_that_cannot_empty_says_why(cluster: Cluster) -> None:
     cluster.post("/api/v1/namespaces", {"metadata": {"name": "stuck"}}).ok()
     maps = "/api/v1/namespaces/stuck/configmaps"
