@@ -74,7 +74,7 @@ async def test_each_controller_restarts_alone_and_everything_heals(
         await run_with_restarts(faulty, *rest)
 
     monkeypatch.setattr(manager, "_run_with_restarts", run_faulty)
-    monkeypatch.setattr(manager, "BASE_DELAY", 0.05)
+    monkeypatch.setattr(manager, "BASE_DELAY", 0.002)
     restarts.clear()
     running = await HubWithWorkers.start(ShoalServerSettings(tmp_path, port=0), InProcessWorkers(2))
     try:
