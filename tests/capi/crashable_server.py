@@ -72,7 +72,7 @@ class Place:
         for token, user in self._loops.tokens.items():
             self.server.core.authenticator.add_static_token(token, user)
         # As on a worker, where Clusters are: a hub has more to make at its start.
-        self._loops.start(transport or self.server.transport(), self.server.authority, is_hub=False)
+        self._loops.start(transport or self.server.transport(), self.server.core.keys, is_hub=False)
 
     async def stop(self) -> None:
         if self._loops is not None:

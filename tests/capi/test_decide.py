@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from shoal.capi.machinesets.decide import machines_to_delete
 from shoal.capi.metadata_patches import claim_patch
 from shoal.capi.providers.embedded.clusters import decide as hosts
 from shoal.capi.providers.embedded.machines import decide as guests
+from shoal.kinds.clusterapi import capi
 from shoal.kinds.clusterapi.embedded import OWNER_UID_ANNOTATION, parse_duration
 
 Object = dict[str, Any]
@@ -241,8 +243,13 @@ def hosted(uid: str = "EmbeddedCluster-east", **metadata: Any) -> Object:
     return {"metadata": {"name": "default.east", "annotations": {OWNER_UID_ANNOTATION: uid}, **metadata}, "spec": {}}
 
 
-def credential() -> Object:
-    return {"metadata": {"name": "shoal-admin-token"}, "data": {"token": base64.b64encode(b"secret").decode()}}
+ACCOUNT: Object = {"metadata": {"name": "shoal-admin", "uid": "uid-of-admin"}}
+YEAR, MONTH = 365 * 86_400, 30 * 86_400
+
+
+def token(uid: str = "uid-of-admin", lasts: float = YEAR) -> str:
+    claims = {"kubernetes.io": {"serviceaccount": {"uid": uid}}, "exp": NOW + lasts}
+    return f"h.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.s"
 
 
 def test_a_host_is_made_step_by_step() -> None:
@@ -256,28 +263,41 @@ def test_a_host_is_made_step_by_step() -> None:
     assert (host["metadata"]["name"], host["spec"]) == ("default.east", {"profile": "cluster"})
     seen = replace(seen, logical_cluster=hosted())
     assert hosts.decide(seen, SERVER, STAMP).create_admin
-    seen = replace(seen, credential=credential())
+    seen = replace(seen, account=ACCOUNT)
+    assert hosts.decide(seen, SERVER, STAMP) == hosts.EmbeddedClusterDecision(request_token=True)
+    seen = replace(seen, token=token())
     decision = hosts.decide(seen, SERVER, STAMP)
     assert decision.kubeconfig is not None
     text = base64.b64decode(decision.kubeconfig["data"]["value"]).decode()
     assert "server: https://127.0.0.1:6443/clusters/default.east\n" in text
-    assert "token: secret\n" in text
+    assert f"token: {token()}\n" in text
     assert decision.status is not None
     assert decision.status["status"]["initialization"] == {"provisioned": True, "controlPlaneInitialized": True}
-    seen = replace(seen, kubeconfig=decision.kubeconfig, infrastructure=decision.status)
-    assert hosts.decide(seen, SERVER, STAMP) == hosts.EmbeddedClusterDecision()
+    seen = replace(seen, kubeconfig=decision.kubeconfig, infrastructure=decision.status, token="")
+    assert hosts.decide(seen, SERVER, STAMP) == hosts.EmbeddedClusterDecision(renew_after=YEAR - MONTH)
     moved = hosts.decide(seen, hosts.HostingServer("https://127.0.0.1:7443", "PEM"), STAMP)
     assert moved.patch == {"spec": {"controlPlaneEndpoint": {"host": "127.0.0.1", "port": 7443}}}
     assert moved.kubeconfig is not None
 
 
-def test_a_token_that_would_write_the_kubeconfig_is_none() -> None:
-    forged = {"data": {"token": base64.b64encode(b"x\nusers: []").decode()}}
-    obj = made("EmbeddedCluster", "east")
-    assert (
-        hosts.decide(hosts.EmbeddedClusterSnapshot(obj, cluster(), hosted(), forged, None), SERVER, STAMP).kubeconfig
-        is None
-    )
+@pytest.mark.parametrize(
+    "kept",
+    [
+        pytest.param(token(uid="of-an-earlier-account"), id="of an account that was replaced"),
+        pytest.param(token(lasts=MONTH), id="that ends in a month"),
+        pytest.param(token(lasts=-1.0), id="that has expired"),
+        pytest.param(token(lasts=136 * YEAR), id="from when tokens lasted for ever"),
+        pytest.param("not-a-token", id="that is none"),
+    ],
+)
+def test_a_token_of_the_kubeconfig_is_replaced(kept: str) -> None:
+    text = capi.kubeconfig("east", "https://127.0.0.1:6443/clusters/default.east", "UEVN", kept)
+    existing = {"metadata": {}, "data": {"value": base64.b64encode(text.encode()).decode()}}
+    seen = hosts.EmbeddedClusterSnapshot(made("EmbeddedCluster", "east"), cluster(), hosted(), ACCOUNT, existing)
+    assert hosts.decide(seen, SERVER, STAMP).request_token
+    decision = hosts.decide(replace(seen, token=token()), SERVER, STAMP)
+    assert decision.kubeconfig is not None
+    assert f"token: {token()}\n" in base64.b64decode(decision.kubeconfig["data"]["value"]).decode()
 
 
 @pytest.mark.parametrize(

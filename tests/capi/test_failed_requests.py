@@ -43,7 +43,7 @@ class Failing(Passing):
     [
         "/api/v1/namespaces/kube-system/serviceaccounts",
         "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-        "/api/v1/namespaces/kube-system/secrets",
+        "/api/v1/namespaces/kube-system/serviceaccounts/shoal-admin/token",
     ],
 )
 async def test_a_hosted_cluster_has_an_administrator_whatever_fails(tmp_path: Path, path: str) -> None:

@@ -32,7 +32,9 @@ SIMULATED_LABEL = "shoal.dev/simulated"
 
 ADMIN_NAMESPACE = "kube-system"
 ADMIN_SERVICE_ACCOUNT = "shoal-admin"
-ADMIN_TOKEN_SECRET = "shoal-admin-token"
+ADMIN_TOKEN_SECONDS = 365 * 86_400
+ADMIN_TOKEN_RENEWAL_SECONDS = 30 * 86_400
+"""How long before its end the administrator's token is replaced."""
 
 DEFAULT_KUBELET_VERSION = KUBERNETES_VERSION
 """The version of machines without one: the version this server serves."""
@@ -84,7 +86,8 @@ def new_logical_cluster(namespace: str, name: str, uid: str, version: str) -> Ob
 
 
 def admin_service_account() -> Object:
-    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _admin_metadata(ADMIN_SERVICE_ACCOUNT)}
+    metadata = {"namespace": ADMIN_NAMESPACE, "name": ADMIN_SERVICE_ACCOUNT}
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
 
 
 def admin_role_binding() -> Object:
@@ -96,19 +99,6 @@ def admin_role_binding() -> Object:
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
         "subjects": [subject],
     }
-
-
-def admin_token_secret() -> Object:
-    """Returns a Secret that the token controller fills with a token of the ServiceAccount."""
-    metadata = {
-        **_admin_metadata(ADMIN_TOKEN_SECRET),
-        "annotations": {"kubernetes.io/service-account.name": ADMIN_SERVICE_ACCOUNT},
-    }
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/service-account-token"}
-
-
-def _admin_metadata(name: str) -> Object:
-    return {"namespace": ADMIN_NAMESPACE, "name": name}
 
 
 def new_node(

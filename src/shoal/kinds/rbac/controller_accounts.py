@@ -57,6 +57,7 @@ ACCOUNT_RULES: dict[str, Rules] = {
     ],
     "certificate-controller": [
         rule("certificates.k8s.io", "signers", "sign"),
+        rule("core", "nodes", "get"),
         rule("core.shoal.dev", "logicalclusters", "get"),
     ],
     "cluster-api": [
@@ -103,6 +104,7 @@ ACCOUNT_RULES: dict[str, Rules] = {
         rule("core", "pods", "get list delete"),
         rule("core", "pods/eviction", "create"),
         rule("core", "secrets serviceaccounts", "get list create update patch delete"),
+        rule("core", "serviceaccounts/token", "create"),
         rule("core.shoal.dev", "logicalclusters", "get list create update patch delete"),
         rule("rbac.authorization.k8s.io", "clusterrolebindings", "get create update patch"),
         rule("rbac.authorization.k8s.io", "clusterroles", "bind"),

@@ -1,7 +1,7 @@
 """The informers of the embedded provider: its kinds in the management cluster, and the objects it creates in the
 hosting server.
 
-Both may be the same server. Nodes and credentials of hosted clusters are watched through the wildcard cluster.
+Both may be the same server. Nodes and administrators of hosted clusters are watched through the wildcard cluster.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from shoal.capi.informers import SECRETS, CAPIInformers, NamespacedName
+from shoal.capi.informers import CAPIInformers, NamespacedName
 from shoal.capi.writer import Writer
 from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
@@ -26,6 +26,7 @@ EMBEDDED_TEMPLATES = GroupVersionResource(embedded.GROUP, embedded.VERSION, "emb
 LOGICAL_CLUSTERS = GroupVersionResource(
     logicalcluster.GROUP, logicalcluster.VERSION, logicalcluster.PLURAL, namespaced=False
 )
+SERVICE_ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
 NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
 
 
@@ -43,10 +44,10 @@ class EmbeddedInformers:
             labels=f"{embedded.SIMULATED_LABEL}=true",
             indexers=(by_provider_id,),
         )
-        self.admin_secrets = Informer(
-            all_clusters, SECRETS, clock, fields=f"metadata.name={embedded.ADMIN_TOKEN_SECRET}"
+        self.admin_accounts = Informer(
+            all_clusters, SERVICE_ACCOUNTS, clock, fields=f"metadata.name={embedded.ADMIN_SERVICE_ACCOUNT}"
         )
-        core_informers.all_informers += [self.logical_clusters, self.nodes, self.admin_secrets]
+        core_informers.all_informers += [self.logical_clusters, self.nodes, self.admin_accounts]
         self.clusters = core_informers.register_kind(EMBEDDED_CLUSTERS, embedded.CLUSTER, is_reachable=self._is_served)
         self.machines = core_informers.register_kind(
             EMBEDDED_MACHINES, embedded.MACHINE, nodes=HostedNodeAccessor(self), indexers=(by_cluster_label,)

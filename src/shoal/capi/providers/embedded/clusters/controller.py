@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,7 @@ from shoal.capi.providers.embedded.clusters.decide import (
     HostingServer,
     decide,
 )
-from shoal.capi.providers.embedded.informers import EmbeddedInformers
+from shoal.capi.providers.embedded.informers import SERVICE_ACCOUNTS, EmbeddedInformers
 from shoal.client.reflector import Key
 from shoal.client.rest import GroupVersionResource
 from shoal.clock import Clock, rfc3339
@@ -27,7 +26,6 @@ Object = dict[str, Any]
 
 WORKERS = 32
 """More than machines have: machines wait for their cluster."""
-SERVICE_ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
 CLUSTER_ROLE_BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", namespaced=False)
 
 
@@ -40,7 +38,7 @@ class EmbeddedClusterReconciler:
         informers.core_informers.enqueue_on_change(informers.clusters, self.controller.queue)
         informers.core_informers.clusters.add_event_handler(self._on_cluster)
         informers.logical_clusters.add_event_handler(lambda key, old, new: self._on_logical_cluster(key[2]))
-        informers.admin_secrets.add_event_handler(lambda key, old, new: self._on_logical_cluster(key[0]))
+        informers.admin_accounts.add_event_handler(lambda key, old, new: self._on_logical_cluster(key[0]))
         informers.core_informers.kubeconfigs.add_event_handler(self._on_kubeconfig)
 
     def _on_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
@@ -64,17 +62,21 @@ class EmbeddedClusterReconciler:
             if cluster is not None:
                 self._enqueue(cluster)
 
-    async def reconcile(self, key: NamespacedName) -> None:
+    async def reconcile(self, key: NamespacedName) -> float | None:
         await self._informers.core_informers.wait_for_sync()
         obj = self._informers.clusters.get(("", *key))
         if obj is None:
-            return
+            return None
         snapshot = self._snapshot(obj)
         decision = self._decide(snapshot)
         if decision.patch is not None:
             obj = await self._informers.core_informers.writer.patch(self._informers.clusters, obj, decision.patch)
             decision = self._decide(replace(snapshot, infrastructure=obj))
+        if decision.request_token:
+            snapshot = replace(snapshot, token=await self._request_token(snapshot))
+            decision = self._decide(replace(snapshot, infrastructure=obj))
         await self._apply(snapshot, decision)
+        return decision.renew_after
 
     def _snapshot(self, obj: Object) -> EmbeddedClusterSnapshot:
         informers = self._informers
@@ -85,7 +87,7 @@ class EmbeddedClusterReconciler:
             infrastructure=obj,
             cluster=informers.core_informers.clusters.get(("", namespace, owner)),
             logical_cluster=informers.logical_clusters.get(("", "", hosted)),
-            credential=informers.admin_secrets.get((hosted, embedded.ADMIN_NAMESPACE, embedded.ADMIN_TOKEN_SECRET)),
+            account=informers.admin_accounts.get((hosted, embedded.ADMIN_NAMESPACE, embedded.ADMIN_SERVICE_ACCOUNT)),
             kubeconfig=informers.core_informers.kubeconfigs.get(("", namespace, capi.kubeconfig_secret_name(owner))),
         )
 
@@ -117,16 +119,18 @@ class EmbeddedClusterReconciler:
             await host_writer.delete(informers.logical_clusters, logical)
 
     async def _create_admin(self, hosted: str) -> None:
-        """The token Secret is created last. A reconcile that finds it creates nothing, so the rest must exist first.
-        Without its ServiceAccount it would be collected as an orphan.
-        """
-        client = self._informers.host.in_cluster(hosted)
-        namespace, create = embedded.ADMIN_NAMESPACE, self._informers.host_writer.create
-        await asyncio.gather(
-            _create_if_missing(partial(client.create, SERVICE_ACCOUNTS, embedded.admin_service_account(), namespace)),
-            _create_if_missing(partial(client.create, CLUSTER_ROLE_BINDINGS, embedded.admin_role_binding())),
-        )
-        await _create_if_missing(partial(create, self._informers.admin_secrets, embedded.admin_token_secret(), hosted))
+        """The ServiceAccount is created last. A reconcile that finds it creates nothing, so its role must exist."""
+        client, create = self._informers.host.in_cluster(hosted), self._informers.host_writer.create
+        await _create_if_missing(partial(client.create, CLUSTER_ROLE_BINDINGS, embedded.admin_role_binding()))
+        account = embedded.admin_service_account()
+        await _create_if_missing(partial(create, self._informers.admin_accounts, account, hosted))
+
+    async def _request_token(self, snapshot: EmbeddedClusterSnapshot) -> str:
+        assert snapshot.logical_cluster is not None
+        client = self._informers.host.in_cluster(snapshot.logical_cluster["metadata"]["name"])
+        path = client.resource_path(SERVICE_ACCOUNTS, embedded.ADMIN_SERVICE_ACCOUNT, embedded.ADMIN_NAMESPACE, "token")
+        body = {"spec": {"expirationSeconds": embedded.ADMIN_TOKEN_SECONDS}}
+        return str((await client.request("POST", path, body=body))["status"]["token"])
 
 
 async def _create_if_missing(create: Callable[[], Awaitable[Object]]) -> None:

@@ -8,6 +8,7 @@ cluster.
 from __future__ import annotations
 
 import base64
+import json
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -30,12 +31,15 @@ from shoal.kinds.clusterapi.capi import (
     owner_reference,
 )
 from shoal.kinds.clusterapi.embedded import (
+    ADMIN_TOKEN_RENEWAL_SECONDS,
+    ADMIN_TOKEN_SECONDS,
     CLUSTER_FINALIZER,
     OWNER_UID_ANNOTATION,
     logical_cluster_name,
     new_logical_cluster,
 )
 from shoal.kinds.versions import version_error
+from shoal.objects.duration import parse_time
 
 Object = dict[str, Any]
 
@@ -43,7 +47,8 @@ NO_HOST_MESSAGE = (
     "Hosted clusters need a Shoal server and this API server is not one:"
     " start shoal controllers with --hosting-kubeconfig, a kubeconfig for the root of a Shoal server"
 )
-_TOKEN = re.compile(r"[A-Za-z0-9._-]+")
+MIN_RENEWAL_SECONDS = 600.0
+_TOKEN = re.compile(r"^    token: ([A-Za-z0-9._-]+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +65,11 @@ class EmbeddedClusterSnapshot:
     cluster: Object | None
     """The Cluster that owns it."""
     logical_cluster: Object | None
-    credential: Object | None
-    """The Secret with the administrator's token, in the hosted cluster."""
+    account: Object | None
+    """The administrator's ServiceAccount in the hosted cluster."""
     kubeconfig: Object | None
+    token: str = ""
+    """A new token of the administrator, for the kubeconfig."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +81,11 @@ class EmbeddedClusterDecision:
     patch_logical_cluster: Object | None = None
     """Patch of the LogicalCluster."""
     create_admin: bool = False
-    """Whether to create ServiceAccount, ClusterRoleBinding and token Secret in the hosted cluster."""
+    """Whether to create ServiceAccount and ClusterRoleBinding in the hosted cluster."""
+    request_token: bool = False
+    """Whether to request a token of the administrator. The rest is decided again with it."""
+    renew_after: float | None = None
+    """Seconds until the token has to be replaced."""
     kubeconfig: Object | None = None
     """The Secret to create or update."""
     delete_logical_cluster: bool = False
@@ -113,18 +124,19 @@ def decide(snapshot: EmbeddedClusterSnapshot, server: HostingServer, now: str) -
     upgrade = None
     if version and current != version:
         upgrade = {"spec": {"version": version}}
-    token = _token(snapshot.credential)
-    if not token:
+    if snapshot.account is None:
         return EmbeddedClusterDecision(
-            patch=patch,
-            patch_logical_cluster=upgrade,
-            create_admin=snapshot.credential is None,
-            status=_waiting_status(obj, now),
+            patch=patch, patch_logical_cluster=upgrade, create_admin=True, status=_waiting_status(obj, now)
         )
+    token = snapshot.token or _kubeconfig_token(snapshot.kubeconfig)
+    renew_after = _seconds_until_renewal(token, snapshot.account["metadata"]["uid"], parse_time(now) or 0.0)
+    if renew_after <= 0 and not snapshot.token:
+        return EmbeddedClusterDecision(patch=patch, patch_logical_cluster=upgrade, request_token=True)
     return EmbeddedClusterDecision(
         patch=patch,
         patch_logical_cluster=upgrade,
         kubeconfig=_kubeconfig(snapshot, snapshot.cluster, server, token),
+        renew_after=max(renew_after, MIN_RENEWAL_SECONDS),
         status=_provisioned_status(obj, version, now),
     )
 
@@ -178,11 +190,28 @@ def _patch(obj: Object, server: HostingServer) -> Object | None:
     return patch
 
 
-def _token(credential: Object | None) -> str:
-    """Administrators of the hosted cluster can write that Secret: only text that looks like a token is accepted."""
-    encoded = str(((credential or {}).get("data") or {}).get("token", ""))
-    token = base64.b64decode(encoded).decode(errors="replace")
-    return token if _TOKEN.fullmatch(token) else ""
+def _kubeconfig_token(secret: Object | None) -> str:
+    """Returns the token in a kubeconfig that this provider has written; empty if there is none."""
+    encoded = str(((secret or {}).get("data") or {}).get(KUBECONFIG_KEY, ""))
+    try:
+        found = _TOKEN.search(base64.b64decode(encoded).decode())
+    except ValueError:
+        return ""
+    return found[1] if found is not None else ""
+
+
+def _seconds_until_renewal(token: str, account_uid: str, now: float) -> float:
+    """Returns 0 for a token of another account, or one that was issued for longer than tokens are today."""
+    try:
+        payload = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        uid, expiry = claims["kubernetes.io"]["serviceaccount"]["uid"], float(claims["exp"])
+    except (IndexError, KeyError, TypeError, ValueError):
+        return 0.0
+    lasts = expiry - now
+    if uid != account_uid or lasts > ADMIN_TOKEN_SECONDS + MIN_RENEWAL_SECONDS:
+        return 0.0
+    return max(lasts - ADMIN_TOKEN_RENEWAL_SECONDS, 0.0)
 
 
 def _kubeconfig(snapshot: EmbeddedClusterSnapshot, cluster: Object, server: HostingServer, token: str) -> Object | None:
