@@ -20,6 +20,7 @@ import pytest
 from bench.servers import free_port
 from shoal.apiserver.pki.ca import CertificateAuthority
 from shoal.store.etcd import EtcdSettings
+from tests.certificates import issue_client, signer_in
 from tests.real.building import built
 
 _prefixes = itertools.count(1)
@@ -120,7 +121,7 @@ def guarded_etcd(directory: Path) -> Iterator[tuple[Etcd, CertificateAuthority]]
 
 
 def client_files(authority: CertificateAuthority, directory: Path) -> dict[str, Path]:
-    issued = authority.issue_client("shoal")
+    issued = issue_client(signer_in(authority.directory), "shoal")
     files = {"cert_file": directory / "client.crt", "key_file": directory / "client.key"}
     files["cert_file"].write_bytes(issued.certificate)
     files["key_file"].write_bytes(issued.key)

@@ -46,6 +46,7 @@ def test_the_filters_run_in_this_order() -> None:
         "impersonate",
         "classify_flow",
         "authorize",
+        "ensure_cluster_keys",
         "nonresource_paths",
         "find_resource",
         "negotiate",

@@ -276,7 +276,7 @@ def no_such_address(folder: Path) -> Iterator[ServerLocation]:
 
 def newer_data_dir(folder: Path) -> Iterator[ServerLocation]:
     (folder / "format").write_text("99\n")
-    sentence = f"{folder} has data format '99', this shoal supports up to 1"
+    sentence = f"{folder} has data format '99', this shoal supports up to 2"
     yield ServerLocation(["--data-dir", str(folder)], sentence, "use the newer shoal that wrote it")
 
 

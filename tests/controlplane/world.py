@@ -57,7 +57,7 @@ async def world(directory: Path, *, loops: bool = True, root_profile: str = "") 
     settings = ApiServerSettings(directory=directory / "pki", tokens=tokens, root_profile=root_profile)
     server = await ApiServer.start(settings, store, clock)
     if loops:
-        running.start(server.transport(), server.authority, clock)
+        running.start(server.transport(), server.core.keys, clock)
     try:
         yield World(server, clock, Client(server.transport(), "admin", cluster="root"))
     finally:

@@ -60,7 +60,7 @@ def test_sigterm_ends_a_watch_cleanly_and_a_restart_serves_the_same(up: Up) -> N
 
 def test_files_are_for_their_owner_only(up: Up) -> None:
     assert mode(up.data) == 0o700
-    for name in ("kubeconfig", "admin-token", "shoal.db", "pki/ca.key", "pki/service-account.key", "pki/serving.pem"):
+    for name in ("kubeconfig", "admin-token", "shoal.db", "pki/ca.key", "pki/cluster-keys.key", "pki/serving.pem"):
         assert mode(up.data / name) == 0o600, name
 
 
@@ -72,11 +72,11 @@ def test_data_directory_in_use_names_its_process(up: Up) -> None:
 
 
 def test_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "format").write_text("2\n")
+    (tmp_path / "format").write_text("3\n")
     refused = second(tmp_path)
     assert refused.returncode == 1
     assert refused.stderr == (
-        f"error: {tmp_path} has data format '2', this shoal supports up to 1\nhint: use the newer shoal that wrote it\n"
+        f"error: {tmp_path} has data format '3', this shoal supports up to 2\nhint: use the newer shoal that wrote it\n"
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["format", "lock"]
 

@@ -228,6 +228,7 @@ def test_a_difference_brings_about_what_is_wanted_once(existing: Object, wanted:
 
 MANAGED = {**message().managed, "status": {"assignedWorker": "w", "epoch": 1}}
 WORKER = WorkerSettings("w", version="v1.36.4")
+TRUSTING = WorkerSettings("w", hub_ca="CA")
 UP: Object = {"metadata": {"name": "east"}, "status": {"phase": "Provisioned"}}
 
 
@@ -301,17 +302,17 @@ def test_an_infrastructure_that_is_not_provided_is_refused_by_name() -> None:
 def test_the_kubeconfig_names_the_hub() -> None:
     text = yaml.safe_dump({"users": [{"name": "x", "user": {"token": "secret"}}]})
     secret = {"metadata": {"name": "s"}, "data": {"value": base64.b64encode(text.encode()).decode()}}
-    made_of = yaml.safe_load(hub_kubeconfig(secret, "east", "https://hub/managedclusters/ns/east", "CA"))
+    made_of = yaml.safe_load(hub_kubeconfig(secret, "east", "https://hub/managedclusters/ns/east", TRUSTING))
     assert made_of["clusters"][0]["cluster"] == {
         "server": "https://hub/managedclusters/ns/east",
         "certificate-authority-data": "Q0E=",
     }
     assert made_of["users"] == [{"name": "east-admin", "user": {"token": "secret"}}]
     assert made_of["current-context"] == made_of["contexts"][0]["name"] == "east"
-    assert "certificate-authority-data" not in hub_kubeconfig(secret, "east", "https://hub", "")
+    assert "certificate-authority-data" not in hub_kubeconfig(secret, "east", "https://hub", WORKER)
 
 
 @pytest.mark.parametrize("data", [None, {}, {"value": "%%"}, {"value": ""}, {"value": "dXNlcnM6IFtd"}])
 def test_a_broken_kubeconfig_is_said_without_its_content(data: Object | None) -> None:
     with pytest.raises(ValueError, match=r"^Secret s has no kubeconfig with exactly one user$"):
-        hub_kubeconfig({"metadata": {"name": "s"}, "data": data}, "east", "https://hub", "CA")
+        hub_kubeconfig({"metadata": {"name": "s"}, "data": data}, "east", "https://hub", TRUSTING)

@@ -152,6 +152,7 @@ FORGED = (
     "signed-for-beta-and-not-yet-valid",
     "signed-for-beta-for-another-audience",
     "signed-for-the-wildcard",
+    "of-the-key-of-alpha",
     "signed-for-root-with-an-account-of-beta",
     "of-an-account-that-is-gone",
     "of-a-secret-that-is-gone",

@@ -21,8 +21,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
+from shoal.apiserver.authn.es256 import generate_secret
 from shoal.apiserver.authn.serviceaccount_token import TokenSigner
 from shoal.assemble.server.hub import HubWithWorkers, InProcessWorkers, ShoalServerSettings
+from tests.certificates import issue_client, signer_of
 from tests.isolation.attempts import ALPHA, BETA, LOGICAL, SECRET, SECRETS, TREASURE
 from tests.serving import HANG, Answer, Cluster, Server
 
@@ -92,6 +94,10 @@ class People:
         return str(self.root.get(f"{LOGICAL}/{name}").ok()["metadata"]["uid"])
 
     def _certificates(self, earlier: str) -> None:
+        """The authority of root, whose certificates the server accepts, has signed what it never would."""
+        keys = self.hub.shoal.server.core.keys
+        self.hub.call(keys.ensure_root_ca("root"))
+        self._root_signer = signer_of(keys, "root")
         masters, people = ["system:masters"], ["devs"]
         self._certified("alpha-certificate", masters, ALPHA, self.uid(ALPHA))
         self._certified("root-certificate", people, "root", "")
@@ -101,7 +107,7 @@ class People:
         self._certified("certificate-of-two-clusters", masters, f"{BETA}/{ALPHA}", self.uid(BETA))
 
     def _certified(self, who: str, groups: list[str], cluster: str, uid: str) -> None:
-        issued = self.hub.shoal.server.authority.issue_client("thief", groups, cluster=cluster, uid=uid)
+        issued = issue_client(self._root_signer, "thief", groups, cluster=cluster, uid=uid)
         self._wear(who, issued.key + issued.certificate)
 
     def wears(self, who: str, certificate: bytes, key: ec.EllipticCurvePrivateKey) -> None:
@@ -219,14 +225,13 @@ def _decode(part: str) -> Any:
     return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
 
 
-def _own_key() -> bytes:
-    key = ec.generate_private_key(ec.SECP256R1())
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
 def forged(people: People) -> dict[str, str]:
     """Some by somebody without the key, some as if the server had signed what it never would."""
-    real: TokenSigner = people.hub.shoal.server.core.tokens
+    core = people.hub.shoal.server.core
+    real: TokenSigner = core.tokens
+    with_betas_key = TokenSigner(lambda cluster: core.keys.signing_keys(BETA), real.issuer)
+    with_another_key = TokenSigner(lambda cluster: (generate_secret(),), real.issuer)
+    with_alphas_key = TokenSigner(lambda cluster: core.keys.signing_keys(ALPHA), real.issuer)
     now = time.time()
     alphas, betas = (cluster.get(f"{ACCOUNTS}/robot").ok() for cluster in (people.alpha, people.beta))
     good = token_for(people.beta, "robot")
@@ -239,17 +244,18 @@ def forged(people: People) -> dict[str, str]:
         return f"{my_head}.{_encode({**said, **changed})}.{my_signature}"
 
     def signed(account: Object, cluster: str = BETA, at: float = now, audiences: tuple[str, ...] = ()) -> str:
-        return real.issue(cluster, account, audiences, 3600, {}, at)[0]
+        return with_betas_key.issue(cluster, account, audiences, 3600, {}, at)[0]
 
     gone = people.beta.post(ACCOUNTS, {"metadata": {"name": "gone"}}).ok()
     orphan = token_for(people.beta, "gone")
     people.beta.delete(f"{ACCOUNTS}/gone").ok()
     unnamed = {"metadata": {**betas["metadata"], "uid": gone["metadata"]["uid"]}}
-    public = people.hub.shoal.server.core.tokens._key._public
+    public = real._private_keys(BETA)[0]._public
     pem = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     symmetric = f"{_encode({**_decode(head), 'alg': 'HS256'})}.{claims}"
     return {
-        "of-another-key": TokenSigner(_own_key()).issue(BETA, betas, (), 3600, {}, now)[0],
+        "of-another-key": with_another_key.issue(BETA, betas, (), 3600, {}, now)[0],
+        "of-the-key-of-alpha": with_alphas_key.issue(BETA, betas, (), 3600, {}, now)[0],
         "unsigned": f"{_encode({**_decode(head), 'alg': 'none'})}.{claims}.",
         "with-the-public-key-as-secret": f"{symmetric}.{_encode(hmac.digest(pem, symmetric.encode(), hashlib.sha256))}",
         "with-another-algorithm": f"{_encode({**_decode(head), 'alg': 'ES384'})}.{claims}.{signature}",

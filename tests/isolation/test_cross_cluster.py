@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 from typing import Any
 
 import pytest
@@ -96,7 +97,8 @@ def test_a_review_of_access_is_about_ones_own_cluster(people: People) -> None:
     assert people.beta.post(review, {"spec": spec}).ok()["status"]["allowed"] is False
 
 
-def test_a_certificate_is_for_the_cluster_it_was_asked_in_and_ends_with_it(people: People) -> None:
+def test_a_certificate_is_of_the_authority_of_the_cluster_it_was_asked_in(people: People) -> None:
+    """Path addresses of the server take tokens only: no authority of another cluster than root is trusted there."""
     people.root.post(LOGICAL, declared("gamma")).ok()
     gamma = f"/clusters/gamma{CSR}"
     key = ec.generate_private_key(ec.SECP256R1())
@@ -125,14 +127,18 @@ def test_a_certificate_is_for_the_cluster_it_was_asked_in_and_ends_with_it(peopl
     certificate: bytes = eventually(issued)
     assert alternatives(certificate) == [f"shoal://gamma#{people.uid('gamma')}"]
     people.wears("ann", certificate, key)
-    discovery = "/clusters/{}/apis"
-    assert people.ask("ann", "GET", discovery.format("gamma")).status == 200
-    assert people.ask("ann", "GET", discovery.format(BETA)).status == 401
+    root_ca = "/clusters/gamma/api/v1/namespaces/default/configmaps/kube-root-ca.crt"
+    authority = people.ask("root-admin", "GET", root_ca).ok()["data"]["ca.crt"]
+    x509.load_pem_x509_certificate(certificate).verify_directly_issued_by(
+        x509.load_pem_x509_certificate(authority.encode())
+    )
+    for cluster in ("gamma", BETA, "root"):
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            people.ask("ann", "GET", f"/clusters/{cluster}/apis")
     people.root.delete(f"{LOGICAL}/gamma").ok()
     eventually(lambda: people.root.get(f"{LOGICAL}/gamma").status == 404)
-    assert people.ask("ann", "GET", discovery.format("gamma")).status == 401
     people.root.post(LOGICAL, declared("gamma")).ok()
-    assert people.ask("ann", "GET", discovery.format("gamma")).status == 401
+    assert people.ask("root-admin", "GET", root_ca).ok()["data"]["ca.crt"] != authority
 
 
 def test_what_a_stranger_learns_of_a_cluster_is_not_even_whether_it_exists(people: People) -> None:

@@ -6,20 +6,31 @@ this one: a data directory with a worker's in it, the key its Secrets are encryp
 
 from __future__ import annotations
 
+import base64
 import json
+import socket
 import sqlite3
+import ssl
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from shoal.apiserver.pki.ca import CertificateAuthority
+from shoal.assemble.commands import rotate_ca
 from shoal.assemble.commands.fsck import fsck
 from shoal.assemble.server.hub import HubWithWorkers, ShoalServer, ShoalServerSettings, StoreSettings
+from shoal.assemble.workers.join import HubMembership
+from shoal.client.kubeconfig import load_rest_config, new_client
 from shoal.client.rest import GroupVersionResource
+from shoal.client.tls import client_context
+from shoal.client.transport import RESTConfig
 from shoal.objects.errors import ShoalError
 from shoal.store.sqlite.file import FILE_NAME, FORMAT_VERSION
+from tests.certificates import issue_client, signer_of
 from tests.serving import Cluster, Server
 
 ARCHIVES = sorted((Path(__file__).parent / "data").glob("*.tar.gz"))
@@ -52,7 +63,10 @@ def sealed(release: Path) -> StoreSettings:
 
 @pytest.fixture
 def served(release: Path) -> Iterator[Server]:
+    """Its clients have kubeconfigs from before the upgrade."""
+    authority = (release / "data" / "pki" / "ca.crt").read_text()
     server = Server(release / "data", store=sealed(release))
+    server.context = ssl.create_default_context(cadata=authority)
     yield server
     server.stop()
 
@@ -126,6 +140,68 @@ def test_the_fleet_goes_on(release: Path, expected: Object, served: Server) -> N
         served.call(worker.stop())
 
 
+def test_the_authority_that_signed_for_tenants_is_retired(release: Path, served: Server) -> None:
+    pki = release / "data" / "pki"
+    former, current = (pki / "former-ca.crt").read_text(), (pki / "ca.crt").read_text()
+    assert former != current
+    assert not (pki / "service-account.key").exists()
+    CertificateAuthority(pki).check_usable()  # the key is that of the new one
+    # What Shoal writes now trusts the new authority alone, and asks for its certificate.
+    config = yaml.safe_load((release / "data" / "kubeconfig").read_text())["clusters"][0]["cluster"]
+    assert base64.b64decode(config["certificate-authority-data"]).decode() == current
+    assert names(served, client_context(current, config["tls-server-name"]))
+    with pytest.raises(ssl.SSLCertVerificationError):
+        names(served, client_context(current))
+    with pytest.raises(ssl.SSLCertVerificationError):
+        names(served, client_context(former, config["tls-server-name"]))
+    # A worker from before learns of it by the connection it has.
+    assert names(served, client_context(former))
+    (release / "worker").mkdir()
+    served.call(_learns(served, release / "worker", former, current))
+
+    assert rotate_ca.finish(release / "data") == ["former-serving.pem", "former-ca.crt"]
+    reload = served.shoal.server.reload_serving_certificate
+    assert reload is not None
+    served.call(reload())
+    assert names(served, client_context(current))
+    with pytest.raises(ssl.SSLCertVerificationError):
+        names(served, client_context(former))
+
+
+async def _learns(served: Server, directory: Path, former: str, current: str) -> None:
+    url = f"https://127.0.0.1:{served.port}"
+    membership = HubMembership(
+        directory / "hub.kubeconfig", "w", RESTConfig(url, client_context(former), "", former), ""
+    )
+    await served.shoal.server.core.keys.ensure_root_ca("root")
+    issued = issue_client(signer_of(served.shoal.server.core.keys, "root"), "worker", cluster="root")
+    membership.save_certificate(issued.certificate.decode(), issued.key)
+    await membership.refresh_hub_ca()
+    assert (membership.endpoint.ca_pem, membership.endpoint.server_name) == (current, "shoal-server")
+    found = load_rest_config(directory / "hub.kubeconfig")
+    assert (found.ca_pem, found.server_name) == (current, "shoal-server")
+    client = new_client(found, "test")
+    try:
+        await client.get_path("/version")
+    finally:
+        await client.close()
+
+
+def names(served: Server, context: ssl.SSLContext) -> bool:
+    """Opens a connection as a client with that trust does."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    end = context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    with socket.create_connection(("127.0.0.1", served.port)) as connection:
+        while True:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                connection.sendall(outgoing.read())
+                incoming.write(connection.recv(65536))
+            else:
+                return True
+
+
 def ready(deployment: Object) -> int:
     return int((deployment.get("status") or {}).get("readyReplicas", 0))
 
@@ -134,8 +210,8 @@ def ready(deployment: Object) -> int:
 
 
 def newer_directory(release: Path) -> str:
-    (release / "data" / "format").write_text("2\n")
-    return f"{release}/data has data format '2', this shoal supports up to 1"
+    (release / "data" / "format").write_text("3\n")
+    return f"{release}/data has data format '3', this shoal supports up to 2"
 
 
 def newer_store(release: Path) -> str:

@@ -125,7 +125,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     client, clock = Client(server.transport(), "loops", cluster="root"), SystemClock()
     provision = {each.name for each in new_provision_controllers(client, clock)}
     others = [
-        each for each in new_controllers(client, clock, server.authority, "https://x") if each.name not in provision
+        each for each in new_controllers(client, clock, server.core.keys, "https://x") if each.name not in provision
     ]
     async with _running(others):
         world = World(server)

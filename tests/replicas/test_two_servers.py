@@ -52,7 +52,7 @@ def test_they_are_one_identity(pair: tuple[Server, Server]) -> None:
     assert a.authority == b.authority
     assert a.token == b.token
     assert a.shoal.store.id == b.shoal.store.id
-    for name in ("pki/ca.key", "pki/service-account.key"):
+    for name in ("pki/ca.key", "pki/cluster-keys.key"):
         assert (a.shoal.directory.path / name).read_text() == (b.shoal.directory.path / name).read_text()
 
 

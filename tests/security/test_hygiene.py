@@ -63,7 +63,7 @@ def test_a_wrong_token_is_not_repeated(server: Server, caplog: pytest.LogCapture
 def test_what_is_on_disk_is_for_its_owner_alone(server: Server) -> None:
     directory: Path = server.shoal.directory.path
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-    private = {"admin-token", "kubeconfig", "ca.key", "service-account.key"}
+    private = {"admin-token", "kubeconfig", "ca.key", "cluster-keys.key"}
     found = {path.name for path in directory.rglob("*") if path.is_file() and path.name in private}
     assert found == private
     for path in directory.rglob("*"):

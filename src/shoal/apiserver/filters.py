@@ -26,6 +26,7 @@ from shoal.objects.errors import Forbidden, InternalError, MethodNotSupported, N
 from shoal.objects.wire import Answer, Response, StreamResponse, Upgrade
 from shoal.telemetry import tracing
 
+JWKS_PATH = "/openid/v1/jwks"
 Result = Answer | Awaitable[Answer]
 Proceed = Callable[[], Result]
 """Runs the rest of the chain."""
@@ -76,7 +77,7 @@ def wait_for_store(server: ServerComponents, ctx: RequestContext) -> Suspension 
         read_index = server.store.read_index()
         return None if read_index is None else partial(_after_read_index, server.inflight, read_index)
     if ctx.info.path.startswith("/readyz") and (probe := server.paths.probe_readiness()) is not None:
-        return partial(_after_probe, probe)
+        return partial(_after, probe)
     return None
 
 
@@ -112,8 +113,11 @@ def _after_read_index(
     return answer
 
 
-async def _after_probe(probe: Awaitable[None], proceed: Proceed, fail: Callable[[Exception], Answer]) -> Answer:
-    await probe
+async def _after(step: Awaitable[object], proceed: Proceed, fail: Callable[[Exception], Answer]) -> Answer:
+    try:
+        await step
+    except Exception as error:
+        return fail(error)
     result = proceed()
     return result if isinstance(result, (Response, StreamResponse, Upgrade)) else await result
 
@@ -179,6 +183,19 @@ def authorize(server: ServerComponents, ctx: RequestContext) -> None:
         ctx.audit.authorized, ctx.audit.authorization_reason = decision.allowed, decision.reason
     if not decision.allowed:
         raise forbidden(ctx.user, attributes, decision.reason)
+
+
+def ensure_cluster_keys(server: ServerComponents, ctx: RequestContext) -> Suspension | None:
+    """Creates the keys of a cluster before somebody reads their public part: its authority is in the ConfigMap
+    `kube-root-ca.crt`, its token keys are at /openid/v1/jwks.
+    """
+    if ctx.info.plural == "configmaps" and not ctx.info.group:
+        if ctx.cluster.profile == "cluster" and ctx.info.cluster != WILDCARD and not ctx.cluster.terminating:
+            name = ctx.cluster.name
+            return None if server.keys.ca_bundle(name) else partial(_after, server.keys.ensure_root_ca(name))
+    elif ctx.info.path == JWKS_PATH and not server.keys.signing_keys(ctx.cluster.name) and not ctx.cluster.terminating:
+        return partial(_after, server.keys.ensure_signing_key(ctx.cluster.name))
+    return None
 
 
 def nonresource_paths(server: ServerComponents, ctx: RequestContext) -> Answer | None:

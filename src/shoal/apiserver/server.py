@@ -16,6 +16,7 @@ from shoal.apiserver.flowcontrol.flowschema import Flow, FlowSchemas, Headers
 from shoal.apiserver.flowcontrol.seats import InFlightLimiter
 from shoal.apiserver.keyed_locks import KeyedLocks
 from shoal.apiserver.metrics.requests import APIServerMetrics, RequestLabels
+from shoal.apiserver.pki.cluster_keys import ClusterKeys
 from shoal.apiserver.registry.clusters import LogicalCluster, LogicalClusters
 from shoal.apiserver.registry.policy_source import PolicySource
 from shoal.apiserver.registry.registry import Resource
@@ -68,6 +69,7 @@ class ServerComponents:
     authenticator: Authenticator
     authorizer: Authorizer
     tokens: TokenSigner
+    keys: ClusterKeys
     clock: Clock
     name_generator: NameGenerator
     webhooks: WebhookSource

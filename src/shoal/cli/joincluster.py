@@ -135,7 +135,7 @@ def _prepare_installation(
         return await join_pull(client, name)
 
     token = call_hub(file, None, register)
-    text = kubeconfig_text(server, hub.ca_pem.encode(), token, f"shoal-syncer-{name}")
+    text = kubeconfig_text(server, hub.ca_pem.encode(), token, f"shoal-syncer-{name}", hub.server_name)
     return SyncerInstallation(name, text, image, resources)
 
 

@@ -81,7 +81,7 @@ def create(
     if output == "token":
         click.echo(token)
     elif output == "kubeconfig":
-        click.echo(kubeconfig_text(server, hub.ca_pem.encode(), token, "shoal-join"), nl=False)
+        click.echo(kubeconfig_text(server, hub.ca_pem.encode(), token, "shoal-join", hub.server_name), nl=False)
         click.echo(f"next: shoal worker --hub-kubeconfig FILE {shlex.join(options)}".rstrip(), err=True)
     else:
         hub_arguments = ["--hub", server, "--token", token, "--ca-hash", ca_cert_hash(hub.ca_pem)]

@@ -80,7 +80,8 @@ def rest_config_of(config: Object, context: str = "", *, source: str, base_dir: 
     files = _FileReader(source, base_dir)
     try:
         authority = _credential_data(cluster, "certificate-authority", files).decode("ascii")
-        return RESTConfig(server, _tls(cluster, user, files, authority), _token(user, files), authority)
+        tls_context, server_name = _tls(cluster, user, files, authority), str(cluster.get("tls-server-name") or "")
+        return RESTConfig(server, tls_context, _token(user, files), authority, server_name)
     except (ValueError, OSError) as error:
         raise KubeconfigError(f"{source}: a certificate, key or token in it cannot be read: {error}") from None
 
@@ -127,7 +128,9 @@ def _tls(cluster: Object, user: Object, files: _FileReader, authority: str) -> s
     import ssl  # noqa: PLC0415
     import tempfile  # noqa: PLC0415
 
-    tls_context = ssl.create_default_context(cadata=authority or None)
+    from shoal.client.tls import client_context  # noqa: PLC0415
+
+    tls_context = client_context(authority, str(cluster.get("tls-server-name") or ""))
     if cluster.get("insecure-skip-tls-verify"):
         tls_context.check_hostname = False
         tls_context.verify_mode = ssl.CERT_NONE

@@ -48,6 +48,8 @@ class RESTConfig:
     token: str
     ca_pem: str = ""
     """CA certificate as PEM. Empty: the system's CAs."""
+    server_name: str = ""
+    """The name in the server's certificate. Empty: the host that is dialled."""
 
 
 class Transport(Protocol):

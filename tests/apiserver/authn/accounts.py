@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from shoal.apiserver.authn.authenticator import ServiceAccountTokenAuthenticator
-from shoal.apiserver.authn.serviceaccount_token import TokenSigner, load_or_create_key
+from shoal.apiserver.authn.es256 import generate_secret
+from shoal.apiserver.authn.serviceaccount_token import TokenSigner
 from shoal.clock import FakeClock
 
 BOT = {"metadata": {"namespace": "ci", "name": "bot", "uid": "uid-of-bot"}}
 
 
 @cache
-def new_key(number: int) -> bytes:
-    """Keys by number: the same number is the same key."""
-    with TemporaryDirectory() as folder:
-        return load_or_create_key(Path(folder) / f"key-{number}.pem")
+def new_key(number: int | str) -> bytes:
+    """Keys by number or name: the same one is the same key."""
+    return generate_secret()
+
+
+def key_of(cluster: str) -> tuple[bytes]:
+    """Every cluster has a key of its own; that of root has number 0."""
+    return (new_key(0 if cluster == "root" else cluster),)
+
+
+def issuer(cluster: str) -> str:
+    return f"https://shoal/clusters/{cluster}"
 
 
 class Accounts:
@@ -25,7 +32,7 @@ class Accounts:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.signer = TokenSigner(new_key(0))
+        self.signer = TokenSigner(key_of, issuer)
         self.existing = {
             (cluster, "serviceaccounts", "ci", "bot"): "uid-of-bot" for cluster in ("root", "blue", "green")
         }

@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import stat
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -16,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.apiserver.authn.serviceaccount_token import MAX_TOKEN, TokenSigner, load_or_create_key
-from shoal.objects.errors import BadRequest, ShoalError, Unauthorized
-from tests.apiserver.authn.accounts import BOT, Accounts, new_key
+from shoal.apiserver.authn.es256 import PrivateKey
+from shoal.apiserver.authn.serviceaccount_token import MAX_TOKEN, TokenSigner
+from shoal.objects.errors import BadRequest, Unauthorized
+from tests.apiserver.authn.accounts import BOT, Accounts, issuer, key_of, new_key
 
 
 def b64(data: bytes) -> str:
@@ -45,7 +44,7 @@ def test_claims(accounts: Accounts) -> None:
     bound = {"pod": ("web", "uid-of-web"), "node": ("n1", "uid-of-n1")}
     token, expiry = accounts.signer.issue("blue", BOT, ["vault"], 600, bound, accounts.clock.now())
     header, claims, signature = token.split(".")
-    assert unb64(header) == {"alg": "ES256", "kid": accounts.signer.key_id}
+    assert unb64(header) == {"alg": "ES256", "kid": key_id("blue")}
     assert len(base64.urlsafe_b64decode(signature + "==")) == 64
     found = unb64(claims)
     assert len(found.pop("jti")) == 36
@@ -72,18 +71,48 @@ def test_a_good_token(accounts: Accounts) -> None:
     assert found.audiences == ("https://shoal/clusters/root",)
 
 
+def key_id(number: int | str) -> str:
+    return b64(hashlib.sha256(PrivateKey(new_key(number)).public_der()).digest())
+
+
 @pytest.mark.parametrize("cluster", ["root", "blue"])
 def test_a_token_opens_its_own_cluster_only(accounts: Accounts, cluster: str) -> None:
     token = accounts.token(cluster)
     accounts.signer.verify(token, cluster, accounts.clock.now(), accounts.lookup)
     for other in {"root", "blue", "green", "*", ""} - {cluster}:
-        assert refusal(accounts, token, other) == "token issuer is invalid"
+        assert refusal(accounts, token, other) == "invalid signature, no keys found"
+
+
+@pytest.mark.parametrize(
+    ("issuer", "accepted"),
+    [
+        ("https://10.0.0.1:20001", True),
+        ("https://hub.example.com:6443/clusters/team.east", True),
+        ("https://hub.example.com/managedclusters/team/east", True),
+        ("https://shoal/clusters/team.west", False),
+        ("https://shoal/clusters/*", False),
+        ("https://hub/managedclusters/team/west", False),
+        ("http://hub/clusters/team.east", False),
+        ("team.east", False),
+    ],
+)
+def test_tokens_stay_valid_when_the_address_of_their_cluster_changes(
+    accounts: Accounts, issuer: str, accepted: bool
+) -> None:
+    now = accounts.clock.now()
+    accounts.existing["team.east", "serviceaccounts", "ci", "bot"] = "uid-of-bot"
+    token, _ = TokenSigner(key_of, lambda cluster: issuer).issue("team.east", BOT, (), 3600, {}, now)
+    if accepted:
+        assert accounts.signer.verify(token, "team.east", now, accounts.lookup).audiences == (issuer,)
+    else:
+        assert refusal(accounts, token, "team.east") == "token issuer is invalid"
 
 
 def test_tokens_of_the_server_a_cluster_was_moved_from(accounts: Accounts) -> None:
-    before = TokenSigner(new_key(1))
-    brought = {"blue": (before.public_key, "no key", base64.b64encode(b"none either").decode())}
-    accounts.signer = TokenSigner(new_key(0), former_keys=lambda cluster: brought.get(cluster, ()))
+    before = TokenSigner(lambda cluster: (new_key(1),), issuer)
+    public = base64.b64encode(PrivateKey(new_key(1)).public_der()).decode()
+    brought = {"blue": (public, "no key", base64.b64encode(b"none either").decode())}
+    accounts.signer = TokenSigner(key_of, issuer, lambda cluster: brought.get(cluster, ()))
     now = accounts.clock.now()
     for cluster in ("blue", "green"):
         token, _ = before.issue(cluster, BOT, (), 3600, {}, now)
@@ -93,13 +122,13 @@ def test_tokens_of_the_server_a_cluster_was_moved_from(accounts: Accounts) -> No
         else:
             assert refusal(accounts, token, cluster) == "invalid signature, no keys found"
     assert refusal(accounts, before.issue("blue", BOT, (), 3600, {}, now)[0], "green").startswith("invalid signature")
-    assert [key["kid"] for key in accounts.signer.jwks("blue")["keys"]] == [accounts.signer.key_id, before.key_id]
-    assert [key["kid"] for key in accounts.signer.jwks("green")["keys"]] == [accounts.signer.key_id]
+    assert [key["kid"] for key in accounts.signer.jwks("blue")["keys"]] == [key_id("blue"), key_id(1)]
+    assert [key["kid"] for key in accounts.signer.jwks("green")["keys"]] == [key_id("green")]
 
 
 def test_an_audience_of_another_cluster_does_not_open_it(accounts: Accounts) -> None:
     token = accounts.token("blue", (accounts.signer.issuer("root"), accounts.signer.issuer("blue")))
-    assert refusal(accounts, token, "root") == "token issuer is invalid"
+    assert refusal(accounts, token, "root") == "invalid signature, no keys found"
 
 
 def test_audiences(accounts: Accounts) -> None:
@@ -165,21 +194,22 @@ def malformed() -> dict[str, str]:
     accounts = Accounts()
     good = accounts.token()
     header, claims, signature = good.split(".")
-    kid, payload = accounts.signer.key_id, unb64(claims)
+    kid, payload = key_id(0), unb64(claims)
     signed = f"{header}.{claims}".encode()
+    other = TokenSigner(lambda cluster: (new_key(1),), issuer)
 
     def with_header(**changes: Any) -> str:
         data = f"{b64(orjson.dumps({'alg': 'ES256', 'kid': kid, **changes}))}.{claims}"
-        return f"{data}.{b64(accounts.signer._key.sign(data.encode()))}"
+        return f"{data}.{b64(PrivateKey(new_key(0)).sign(data.encode()))}"
 
     def resigned(changes: dict[str, Any], key: int = 0, drop: str = "") -> str:
         body = {k: v for k, v in {**payload, **changes}.items() if k != drop}
         data = f"{header}.{b64(orjson.dumps(body))}"
-        return f"{data}.{b64(TokenSigner(new_key(key))._key.sign(data.encode()))}"
+        return f"{data}.{b64(PrivateKey(new_key(key)).sign(data.encode()))}"
 
     def raw(body: bytes) -> str:
         data = f"{header}.{b64(body)}"
-        return f"{data}.{b64(accounts.signer._key.sign(data.encode()))}"
+        return f"{data}.{b64(PrivateKey(new_key(0)).sign(data.encode()))}"
 
     def private(**changes: Any) -> dict[str, Any]:
         return {"kubernetes.io": {**payload["kubernetes.io"], **changes}}
@@ -221,7 +251,7 @@ def malformed() -> dict[str, str]:
         "another kid": with_header(kid="other"),
         "kid null": with_header(kid=None),
         "critical": with_header(crit=["exp"]),
-        "own key in header": with_header(kid="x", jwk=TokenSigner(new_key(1)).jwks()["keys"][0]),
+        "own key in header": with_header(kid="x", jwk=other.jwks("root")["keys"][0]),
         "header changed": f"{b64(orjson.dumps({'alg': 'ES256', 'kid': kid, 'typ': 'JWT'}))}.{claims}.{signature}",
         "no signature": f"{header}.{claims}.",
         "short signature": f"{header}.{claims}.{signature[:-4]}",
@@ -291,14 +321,14 @@ def test_no_character_can_be_changed(share: float, others: list[str]) -> None:
 
 
 def test_keys_and_discovery_documents(accounts: Accounts) -> None:
-    (key,) = accounts.signer.jwks()["keys"]
+    (key,) = accounts.signer.jwks("root")["keys"]
     assert {name: key[name] for name in ("use", "kty", "crv", "alg")} == {
         "use": "sig",
         "kty": "EC",
         "crv": "P-256",
         "alg": "ES256",
     }
-    assert key["kid"] == accounts.signer.key_id
+    assert key["kid"] == key_id(0)
     assert len(key["x"]) == len(key["y"]) == 43
     assert "d" not in key
     assert accounts.signer.openid_configuration("blue") == {
@@ -314,25 +344,9 @@ def test_keys_and_discovery_documents(accounts: Accounts) -> None:
 def test_another_implementation_reads_our_tokens(accounts: Accounts) -> None:
     joserfc_jwt = pytest.importorskip("joserfc.jwt")
     jwk = pytest.importorskip("joserfc.jwk")
-    keys = jwk.KeySet.import_key_set(accounts.signer.jwks())
+    keys = jwk.KeySet.import_key_set(accounts.signer.jwks("root"))
     found = joserfc_jwt.decode(accounts.token(), keys, algorithms=["ES256"])
     assert found.claims["sub"] == "system:serviceaccount:ci:bot"
-
-
-def test_the_key_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
-    path = tmp_path / "sa.key"
-    pem = load_or_create_key(path)
-    assert load_or_create_key(path) == pem == path.read_bytes()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert [file.name for file in tmp_path.iterdir()] == ["sa.key"]
-    path.chmod(0o640)
-    with pytest.raises(ShoalError, match=r"must be readable by its owner only \(chmod 600\)"):
-        load_or_create_key(path)
-
-
-def test_an_unusable_key_is_said_to_be_one() -> None:
-    with pytest.raises(ShoalError, match="the service account key cannot be read"):
-        _ = TokenSigner(b"nonsense").key_id
 
 
 def test_cryptography_is_not_imported_before_it_is_needed() -> None:

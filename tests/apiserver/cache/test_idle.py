@@ -65,7 +65,7 @@ def test_a_cluster_asleep_holds_what_was_written_and_nothing_else(hosted: Cluste
     assert len(before["items"]) > 50
     revision = core.store.revision
     put_to_sleep(still_server)
-    assert held(still_server, hosted.name) == ["core/configmapsdefault/a"]
+    assert held(still_server, hosted.name) == ["_shoal/keys/ca", "core/configmapsdefault/a"]
     assert remembered(core, hosted.name) == []
     assert core.store.revision == revision
     assert hosted.get(ROLES).ok() == before
@@ -155,7 +155,7 @@ def test_the_wildcard_lays_nothing(hosted: Cluster, still_server: Server) -> Non
     limited = everywhere.get("/api/v1/configmaps?limit=1").ok()
     everywhere.get(f"/api/v1/configmaps?limit=500&continue={limited['metadata'].get('continue', '')}").ok()
     everywhere.close()
-    assert held(still_server, hosted.name) == ["core/configmapsdefault/a"]
+    assert held(still_server, hosted.name) == ["_shoal/keys/ca", "core/configmapsdefault/a"]
 
 
 def test_how_many_are_awake(hosted: Cluster, still_server: Server) -> None:

@@ -12,6 +12,7 @@ from shoal.apiserver.http import HTTPLimits, HTTPServer
 from shoal.apiserver.pki.ca import CertificateAuthority, server_tls_context
 from shoal.objects.wire import Handler
 from tests.apiserver.http.loopback import Serve, Site, echo
+from tests.certificates import issue_client, signer_in
 
 
 @pytest.fixture(params=["uvloop", "asyncio"])
@@ -46,7 +47,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
 
 @pytest.fixture(scope="session")
 def server_tls(authority: CertificateAuthority) -> ssl.SSLContext:
-    return server_tls_context(authority.directory)
+    return server_tls_context(authority.directory, authority.certificate.decode())
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def client_tls(authority: CertificateAuthority, tmp_path: Path) -> Callable[...,
         context = ssl.create_default_context(cafile=str(authority.directory / "ca.crt"))
         context.verify_flags |= ssl.VERIFY_X509_STRICT
         if signer is not None:
-            issued = signer.issue_client(**subject)  # type: ignore[arg-type]
+            issued = issue_client(signer_in(signer.directory), **subject)  # type: ignore[arg-type]
             (tmp_path / "client.pem").write_bytes(issued.key + issued.certificate)
             context.load_cert_chain(tmp_path / "client.pem")
         return context

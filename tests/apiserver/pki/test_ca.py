@@ -17,6 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from shoal.apiserver.malloc import tune
 from shoal.apiserver.pki.ca import DAY, CertificateAuthority, CertificateError, IssuedCertificate, server_tls_context
 from shoal.clock import FakeClock, SystemClock
+from tests.certificates import issue_client, signer_in
 
 
 def serving(authority: CertificateAuthority) -> x509.Certificate:
@@ -83,7 +84,7 @@ def test_serving_certificate_is_refused_under_another_name(authority: Certificat
 
 
 def test_client_certificate(authority: CertificateAuthority) -> None:
-    issued = authority.issue_client("ann", ["devs", "ops"], cluster="east", uid="u-1", ttl=3600)
+    issued = issue_client(signer_in(authority.directory), "ann", ["devs", "ops"], cluster="east", uid="u-1", ttl=3600)
     certificate = x509.load_pem_x509_certificate(issued.certificate)
     names = certificate.subject
     assert [each.value for each in names.get_attributes_for_oid(NameOID.COMMON_NAME)] == ["ann"]
@@ -97,12 +98,14 @@ def test_client_certificate(authority: CertificateAuthority) -> None:
 
 
 def test_client_is_verified_if_it_shows_a_certificate(authority: CertificateAuthority, tmp_path: Path) -> None:
-    server = server_tls_context(authority.directory)
-    known = handshake(server, client_context(authority, authority.issue_client("ann")), "localhost").getpeercert()
+    server = server_tls_context(authority.directory, authority.certificate.decode())
+    issued = issue_client(signer_in(authority.directory), "ann")
+    known = handshake(server, client_context(authority, issued), "localhost").getpeercert()
     assert known is not None
     assert known["subject"] == ((("commonName", "ann"),),)
     assert handshake(server, client_context(authority), "localhost").getpeercert() is None
-    stranger = CertificateAuthority(tmp_path / "other").issue_client("ann")
+    CertificateAuthority(tmp_path / "other")
+    stranger = issue_client(signer_in(tmp_path / "other"), "ann")
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(server, client_context(authority, stranger), "localhost")
 
@@ -111,9 +114,10 @@ def test_expired_and_serving_certificates_are_no_client_certificates(tmp_path: P
     clock = FakeClock(SystemClock().now() - 2 * DAY)
     authority = CertificateAuthority(tmp_path, clock)
     authority.ensure_serving_certificate(["localhost"])
-    server = server_tls_context(tmp_path)
+    server = server_tls_context(tmp_path, authority.certificate.decode())
+    expired = issue_client(signer_in(tmp_path), "ann", ttl=DAY, now=clock.now())
     with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
-        handshake(server, client_context(authority, authority.issue_client("ann", ttl=DAY)), "localhost")
+        handshake(server, client_context(authority, expired), "localhost")
     with pytest.raises(ssl.SSLCertVerificationError, match=r"purpose"):
         handshake(
             server,
@@ -139,7 +143,7 @@ def test_serving_certificate_is_reissued_for_a_new_name_file_or_authority(author
     directory = authority.directory
     assert authority.ensure_serving_certificate(["localhost", "new.example"])
     names = serving(authority).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.DNSName) == ["localhost", "new.example"]
+    assert names.get_values_for_type(x509.DNSName) == ["localhost", "new.example", "shoal-server"]
     (directory / "serving.pem").write_bytes(b"")
     assert authority.ensure_serving_certificate(["localhost"])
     (directory / "serving.json").write_text(json.dumps({"names": 3}))
@@ -154,29 +158,29 @@ def test_leaf_never_outlives_its_authority(tmp_path: Path) -> None:
     authority = CertificateAuthority(tmp_path, clock)
     clock.step(3600 * DAY)
     end = x509.load_pem_x509_certificate(authority.certificate).not_valid_after_utc.timestamp()
-    assert authority.issue_client("ann").not_after == end
+    assert authority.issue_serving(["localhost"], 365 * DAY).not_after == end
     clock.step(51 * DAY)
     with pytest.raises(CertificateError, match="cannot issue a certificate"):
-        authority.issue_client("ann")
+        authority.issue_serving(["localhost"], 365 * DAY)
 
 
 def test_unusable_files_are_named(tmp_path: Path) -> None:
     CertificateAuthority(tmp_path / "a")
     CertificateAuthority(tmp_path / "b")
-    with pytest.raises(CertificateError, match=r"serving certificate in .* is unusable"):
+    with pytest.raises(CertificateError, match=r"the serving certificate .* is unusable"):
         server_tls_context(tmp_path / "a")
     (tmp_path / "b" / "ca.key").replace(tmp_path / "a" / "ca.key")
     with pytest.raises(CertificateError, match=r"ca\.key in .* does not match ca\.crt"):
-        CertificateAuthority(tmp_path / "a").issue_client("ann")
+        CertificateAuthority(tmp_path / "a").check_usable()
     with pytest.raises(CertificateError, match=r"the certificate authority in .* is unusable"):
-        CertificateAuthority(tmp_path / "b").issue_client("ann")
+        CertificateAuthority(tmp_path / "b").check_usable()
 
 
 def test_starts_at_the_same_time_make_one_authority(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda _: CertificateAuthority(tmp_path).certificate, range(8)))
     assert len(set(made)) == 1
-    CertificateAuthority(tmp_path).issue_client("ann")
+    CertificateAuthority(tmp_path).check_usable()
 
 
 def test_second_start_imports_no_cryptography(authority: CertificateAuthority) -> None:

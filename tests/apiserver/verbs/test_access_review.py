@@ -336,7 +336,7 @@ def test_service_account_token_review(desk: Desk) -> None:
     assert (status["authenticated"], status["audiences"]) == (True, ["vault"])
     assert status["user"]["username"] == "system:serviceaccount:ci:bot"
     elsewhere = desk.status("TokenReview", {"token": token, "audiences": ["vault"]})
-    assert elsewhere == {"user": {}, "error": "[invalid bearer token, token issuer is invalid]"}
+    assert elsewhere == {"user": {}, "error": "[invalid bearer token, invalid signature, no keys found]"}
     desk.accounts.clock.step(4000)
     status = desk.status("TokenReview", {"token": token, "audiences": ["vault"]}, cluster="blue")
     assert status["error"] == "[invalid bearer token, service account token has expired]"

@@ -14,7 +14,7 @@ import pytest
 
 from shoal.apiserver.pki.ca import CertificateAuthority
 from shoal.assemble.storage.datadir import DataDir, DataDirError
-from shoal.assemble.storage.identity import CA_FILES, IDENTITY_FILES, IDENTITY_METADATA, share_identity
+from shoal.assemble.storage.identity import CA_FILES, IDENTITY_METADATA, KEY_FILES, share_identity
 from shoal.assemble.storage.shared_ca import SYNC_SECONDS, SharedCA
 from shoal.clock import FakeClock
 from shoal.store.interface import StoreUnavailable
@@ -64,7 +64,7 @@ class FakeHub:
 
     @property
     def files(self) -> dict[str, str]:
-        return {name: (self.directory.path / name).read_text() for name in IDENTITY_FILES}
+        return {name: (self.directory.path / name).read_text() for name in (*CA_FILES, *KEY_FILES)}
 
     @property
     def certificate(self) -> bytes:
@@ -110,7 +110,7 @@ async def test_each_step_gets_to_the_other(hubs: list[FakeHub], fresh: Certifica
         await giving.shared.sync()
         assert giving.certificate == certificate
     for hub in hubs:
-        CertificateAuthority(hub.directory.path / "pki").issue_client("ada")
+        CertificateAuthority(hub.directory.path / "pki").check_usable()
 
 
 async def test_a_key_without_its_certificate_is_not_handed_on(
@@ -153,7 +153,7 @@ async def test_who_was_away_takes_what_there_is(
     assert "authority was replaced" in caplog.text
 
 
-@pytest.mark.parametrize("name", [name for name in IDENTITY_FILES if name not in CA_FILES])
+@pytest.mark.parametrize("name", KEY_FILES)
 async def test_who_has_another_token_or_key_is_refused_and_gives_nothing(
     hubs: list[FakeHub], notes: FakeStoreMetadata, name: str
 ) -> None:

@@ -25,6 +25,7 @@ from shoal.controlplane.csrsigning.decide import (
     validation_error,
 )
 from shoal.kinds.certificates.pem import CSRSubject
+from tests.certificates import signer_in
 from tests.controlplane.world import World, world
 
 Object = dict[str, Any]
@@ -141,11 +142,11 @@ def test_a_request_must_be_signed_by_its_own_key(tmp_path: Path) -> None:
     broken = bytearray(given.public_bytes(serialization.Encoding.DER))
     at = broken.index(b"ann")
     broken[at : at + 3] = b"eve"
+    CertificateAuthority(tmp_path)
+    signer = signer_in(tmp_path)
     forged = b"-----BEGIN CERTIFICATE REQUEST-----\n%b-----END CERTIFICATE REQUEST-----\n"
     with pytest.raises(ValueError, match="it is not signed by its own key"):
-        CertificateAuthority(tmp_path).sign_request(
-            forged % base64.encodebytes(bytes(broken)), "one", "", HOUR, AS_CLIENT
-        )
+        signer.sign_csr(forged % base64.encodebytes(bytes(broken)), "shoal://one", AS_CLIENT, 0.0, HOUR)
 
 
 # --- the world ---
@@ -195,7 +196,7 @@ async def test_an_approved_request_is_signed_for_its_cluster_only(tmp_path: Path
 
         pem = base64.b64decode(await given.eventually(issued))
         certificate = x509.load_pem_x509_certificate(pem)
-        authority = x509.load_pem_x509_certificate(given.server.authority.certificate)
+        authority = x509.load_pem_x509_certificate(given.server.core.keys.ca_bundle("one").encode())
         certificate.verify_directly_issued_by(authority)
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         home = given.server.core.clusters.get("one")

@@ -47,15 +47,21 @@ def space(cluster: Cluster, name: str) -> None:
     cluster.eventually(lambda: cluster.get(f"{accounts(name)}/default").status == 200)
 
 
+def root_ca(cluster: Cluster) -> str:
+    return cluster.server.call(cluster.server.shoal.server.core.keys.ensure_root_ca(cluster.name))
+
+
 # --- what every namespace is given ---
 
 
 def test_a_fresh_cluster_has_them_without_a_write(full: Cluster) -> None:
+    """Its authority is the exception: it is created when somebody reads its certificate for the first time."""
+    full.get(f"{maps('default')}/kube-root-ca.crt").ok()
     before = full.get(SPACES).ok()["metadata"]["resourceVersion"]
     for name in BOOTSTRAP:
         full.get(f"{accounts(name)}/default").ok()
         found = full.get(f"{maps(name)}/kube-root-ca.crt").ok()
-        assert found["data"] == {"ca.crt": full.server.authority.decode()}
+        assert found["data"] == {"ca.crt": root_ca(full)}
     assert full.get(SPACES).ok()["metadata"]["resourceVersion"] == before
 
 
@@ -70,7 +76,7 @@ def test_a_new_namespace_gets_them(full: Cluster) -> None:
     space(full, "new")
     full.eventually(lambda: full.get(f"{maps('new')}/kube-root-ca.crt").status == 200)
     found = full.get(f"{maps('new')}/kube-root-ca.crt").ok()
-    assert found["data"] == {"ca.crt": full.server.authority.decode()}
+    assert found["data"] == {"ca.crt": root_ca(full)}
     assert found["metadata"]["annotations"] == ROOT_CA_ANNOTATIONS
 
 
@@ -88,7 +94,7 @@ def test_they_come_back(full: Cluster, namespace: str) -> None:
 
 
 def test_a_changed_root_certificate_is_repaired(full: Cluster) -> None:
-    wanted = {"ca.crt": full.server.authority.decode()}
+    wanted = {"ca.crt": root_ca(full)}
     path = f"{maps()}/kube-root-ca.crt"
     full.patch(path, {"data": {"ca.crt": "other", "more": "x"}, "metadata": {"labels": {"mine": "yes"}}}).ok()
     full.eventually(lambda: full.get(path).ok()["data"] == wanted)
@@ -129,7 +135,7 @@ def test_a_token_secret_is_filled_and_opens_its_cluster(cluster: Cluster) -> Non
     secret = cluster.eventually(lambda: (s := cluster.get(f"{SECRETS}/t").ok()).get("data") and s)
     data = {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
     assert secret["metadata"]["annotations"]["kubernetes.io/service-account.uid"] == account["metadata"]["uid"]
-    assert (data["namespace"], data["ca.crt"]) == ("default", cluster.server.authority.decode())
+    assert (data["namespace"], data["ca.crt"]) == ("default", root_ca(cluster))
     review = cluster.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, token=data["token"]).ok()
     assert review["status"]["userInfo"]["username"] == "system:serviceaccount:default:robot"
     cluster.delete(f"{SECRETS}/t").ok()

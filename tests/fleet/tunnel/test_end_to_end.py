@@ -18,6 +18,7 @@ from shoal.clock import SystemClock
 from shoal.objects.errors import Forbidden, NotFound, StatusError, Unauthorized, Unavailable
 from shoal.objects.wire import ByteStream, Receiver
 from shoal.runtime.informer import Informer
+from tests.certificates import issue_client, signer_of
 from tests.fleet.tunnel.conftest import BINDINGS, MANAGED, SPACES, Fleet, typed
 from tests.fleet.tunnel.socket_pair import until
 
@@ -111,7 +112,9 @@ async def test_the_hosted_cluster_knows_its_own_people_only(fleet: Fleet, tmp_pa
         await fleet.client(fleet.address, "").get(SPACES, "default")
     with pytest.raises(Unauthorized):
         await fleet.client(fleet.hub.url, "east-admin").get(SPACES, "default")
-    issued = fleet.hub.authority.issue_client("shoal-admin", ["system:masters"], cluster="root")
+    await fleet.hub.core.keys.ensure_root_ca("root")
+    signer = signer_of(fleet.hub.core.keys, "root")
+    issued = issue_client(signer, "shoal-admin", ["system:masters"], cluster="root")
     (tmp_path / "client.pem").write_bytes(issued.key + issued.certificate)
     tls = ssl.create_default_context(cadata=fleet.hub.authority.certificate.decode())
     tls.load_cert_chain(tmp_path / "client.pem")

@@ -76,7 +76,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     world, clock = World(server), SystemClock()
     root = world.client("root")
     bought = {each.name for each in new_provision_controllers(root, clock)}
-    others = [each for each in new_controllers(root, clock, server.authority, "https://x") if each.name not in bought]
+    others = [each for each in new_controllers(root, clock, server.core.keys, "https://x") if each.name not in bought]
     tasks = [asyncio.create_task(each.run()) for each in others]
     yield world
     for task in tasks:

@@ -46,7 +46,7 @@ async def provisioned(directory: Path) -> AsyncIterator[Client]:
         new_provider=new_simulator_factory(kwok_linux_amd64_types()),
     )
     names = {each.name for each in new_provision_controllers(client, clock)}
-    others = [each for each in new_controllers(client, clock, server.authority, "https://x") if each.name not in names]
+    others = [each for each in new_controllers(client, clock, server.core.keys, "https://x") if each.name not in names]
     tasks = [asyncio.create_task(each.run()) for each in (*others, *bought)]
     try:
         yield Client(server.transport(), "admin", cluster="root")

@@ -13,25 +13,24 @@ from cryptography.hazmat.primitives.asymmetric.ec import (
     SECP256R1,
     EllipticCurvePrivateKey,
     EllipticCurvePublicKey,
+    derive_private_key,
     generate_private_key,
 )
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
-    NoEncryption,
-    PrivateFormat,
     PublicFormat,
     load_der_public_key,
     load_pem_private_key,
 )
 
-from shoal.objects.errors import ShoalError
+SECRET_BYTES = 32
 
 
-def generate_key() -> bytes:
-    """Returns a new private key as PEM."""
-    return generate_private_key(SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+def generate_secret() -> bytes:
+    """Returns the secret number of a new private key."""
+    return generate_private_key(SECP256R1()).private_numbers().private_value.to_bytes(SECRET_BYTES, "big")
 
 
 class PublicKey:
@@ -58,21 +57,28 @@ class PublicKey:
 
 
 class PrivateKey(PublicKey):
-    """A private key."""
+    """A private key, given its secret number. Raises ValueError for a number that is none."""
 
-    def __init__(self, pem: bytes) -> None:
-        try:
-            key = load_pem_private_key(pem, password=None)
-        except (ValueError, TypeError) as problem:
-            raise ShoalError(f"the service account key cannot be read: {problem}") from problem
-        if not isinstance(key, EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
-            raise ShoalError("the service account key must be an EC key on P-256")
-        super().__init__(key.public_key())
-        self._private = key
+    def __init__(self, secret: bytes) -> None:
+        self._private = derive_private_key(int.from_bytes(secret, "big"), SECP256R1())
+        super().__init__(self._private.public_key())
 
     def sign(self, data: bytes) -> bytes:
         r, s = decode_dss_signature(self._private.sign(data, ECDSA(SHA256())))
         return r.to_bytes(32, "big") + s.to_bytes(32, "big")
+
+
+@lru_cache(maxsize=256)
+def load_private_key(secret: bytes) -> PrivateKey:
+    return PrivateKey(secret)
+
+
+def public_key_of_pem(pem: bytes) -> bytes:
+    """Returns the public key, as DER, of a private key on P-256. Raises ValueError for anything else."""
+    key = load_pem_private_key(pem, password=None)
+    if not isinstance(key, EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
+        raise ValueError("not an EC key on P-256")
+    return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
 @lru_cache(maxsize=256)

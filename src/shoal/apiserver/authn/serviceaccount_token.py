@@ -1,4 +1,4 @@
-"""Service-account tokens: ES256-signed JWTs with the server's key, one issuer per logical cluster.
+"""Service-account tokens: JWTs signed by ES256, with keys and an issuer of each logical cluster.
 
 Issues and verifies tokens; knows neither requests nor users. Every verification asks `lookup` whether the service
 account and the bound object still exist. `es256`, which imports `cryptography`, is imported on first use, so a start
@@ -10,19 +10,16 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import os
-import stat
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import orjson
 
-from shoal.objects.errors import BadRequest, ShoalError, Unauthorized
+from shoal.objects.errors import BadRequest, Unauthorized
 
 if TYPE_CHECKING:
     from shoal.apiserver.authn.es256 import PrivateKey, PublicKey
@@ -32,8 +29,10 @@ UIDLookup = Callable[[str, str, str, str], str | None]
 `serviceaccounts`, `pods`, `secrets` and `nodes` (namespace empty).
 """
 
+SigningKeySource = Callable[[str], Sequence[bytes]]
+"""Cluster -> its private keys (secret numbers on P-256). The first signs, all of them verify."""
 FormerKeySource = Callable[[str], Sequence[str]]
-"""Cluster -> public keys (DER, base64) of the servers the cluster was on before. Their tokens stay valid in it."""
+"""Cluster -> public keys (DER, base64) that signed tokens of the cluster before it had keys of its own."""
 
 MAX_TOKEN = 16_384
 LEEWAY = 60.0
@@ -72,14 +71,15 @@ class VerifiedToken:
 
 class TokenSigner:
     def __init__(
-        self, pem: bytes, base: str = "https://shoal", former_keys: FormerKeySource = lambda cluster: ()
+        self,
+        signing_keys: SigningKeySource,
+        issuer: Callable[[str], str],
+        former_keys: FormerKeySource = lambda cluster: (),
     ) -> None:
-        self._pem = pem
-        self._base = base
+        """`issuer` returns the URL at which clients reach a cluster."""
+        self._signing_keys = signing_keys
+        self.issuer = issuer
         self._former_keys = former_keys
-
-    def issuer(self, cluster: str) -> str:
-        return f"{self._base}/clusters/{cluster}"
 
     def issue(
         self,
@@ -90,7 +90,7 @@ class TokenSigner:
         bound: Mapping[str, tuple[str, str]],
         now: float,
     ) -> tuple[str, float]:
-        """Returns a token and its expiry. Without audiences it is for the cluster's API."""
+        """Returns a token and its expiry. Without audiences it is for the API of the cluster, which must have a key."""
         metadata, start = service_account["metadata"], int(now)
         namespace, name = metadata["namespace"], metadata["name"]
         kubernetes_claims: dict[str, Any] = {
@@ -113,9 +113,10 @@ class TokenSigner:
             "nbf": start,
             "sub": f"system:serviceaccount:{namespace}:{name}",
         }
-        header = {"alg": "ES256", "kid": self.key_id}
+        key = self._private_keys(cluster)[0]
+        header = {"alg": "ES256", "kid": _key_id(key.public_der())}
         signed = f"{_base64url_encode(orjson.dumps(header))}.{_base64url_encode(orjson.dumps(claims))}"
-        token = f"{signed}.{_base64url_encode(self._key.sign(signed.encode()))}"
+        token = f"{signed}.{_base64url_encode(key.sign(signed.encode()))}"
         if len(token) > MAX_TOKEN:
             raise BadRequest(f"the token would be longer than {MAX_TOKEN} bytes: too many audiences")
         return token, float(start + seconds)
@@ -127,14 +128,16 @@ class TokenSigner:
         cluster's API.
         """
         claims = self._verified_claims(token, cluster)
-        if claims.get("iss") != self.issuer(cluster):
+        issuer, own = claims.get("iss"), self.issuer(cluster)
+        if not isinstance(issuer, str) or (issuer != own and not _was_issuer_of(issuer, cluster)):
             raise Unauthorized("token issuer is invalid")
-        accepted = audiences or (self.issuer(cluster),)
+        # A token for its own issuer is for the API, which may have had another address then.
+        accepted = audiences or tuple(dict.fromkeys((own, issuer)))
         verified = _verified_token(claims, cluster, accepted)
         if not verified.audiences:
             raise Unauthorized(
                 f"token audiences {orjson.dumps(claims.get('aud')).decode()} is invalid for the target audiences "
-                f"{orjson.dumps(list(accepted)).decode()}"
+                f"{orjson.dumps(list(audiences or (own,))).decode()}"
             )
         for claim, problem in (("nbf", "not valid yet"), ("iat", "issued in the future")):
             if _numeric_claim(claims, claim) > now + LEEWAY:
@@ -142,9 +145,9 @@ class TokenSigner:
         verified.recheck(cluster, now, lookup)
         return verified
 
-    def jwks(self, cluster: str = "") -> dict[str, Any]:
+    def jwks(self, cluster: str) -> dict[str, Any]:
         """The document of /openid/v1/jwks."""
-        return {"keys": [_jwk(key) for key in (self._key, *self._former_public_keys(cluster).values())]}
+        return {"keys": [_jwk(key) for key in self._verification_keys(cluster).values()]}
 
     def openid_configuration(self, cluster: str, jwks_uri: str = "") -> dict[str, Any]:
         """The document of /.well-known/openid-configuration."""
@@ -156,20 +159,15 @@ class TokenSigner:
             "id_token_signing_alg_values_supported": ["ES256"],
         }
 
-    @cached_property
-    def key_id(self) -> str:
-        return _key_id(self._key.public_der())
+    def _private_keys(self, cluster: str) -> list[PrivateKey]:
+        from shoal.apiserver.authn.es256 import load_private_key  # noqa: PLC0415
 
-    @property
-    def public_key(self) -> str:
-        """This server's public key, in the form of `FormerKeySource`."""
-        return base64.b64encode(self._key.public_der()).decode()
+        return [load_private_key(secret) for secret in self._signing_keys(cluster)]
 
-    @cached_property
-    def _key(self) -> PrivateKey:
-        from shoal.apiserver.authn.es256 import PrivateKey  # noqa: PLC0415
-
-        return PrivateKey(self._pem)
+    def _verification_keys(self, cluster: str) -> dict[str, PublicKey]:
+        """By key ID."""
+        own = {_key_id(key.public_der()): key for key in self._private_keys(cluster)}
+        return {**own, **self._former_public_keys(cluster)}
 
     def _former_public_keys(self, cluster: str) -> dict[str, PublicKey]:
         from shoal.apiserver.authn.es256 import load_public_key  # noqa: PLC0415
@@ -182,17 +180,14 @@ class TokenSigner:
         return keys
 
     def _verified_claims(self, token: str, cluster: str) -> dict[str, Any]:
-        """Returns the claims after verifying the signature by this server's key, or by the key of a server the cluster
-        was on before.
-        """
+        """Returns the claims after verifying the signature by a key of the cluster."""
         parts = token.split(".", 3)
         if len(token) > MAX_TOKEN or len(parts) != 3 or not token.isascii():
             raise Unauthorized("invalid bearer token")
         header = _decode_json_part(parts[0])
         if header.get("alg") != "ES256" or "crit" in header:
             raise Unauthorized("invalid signature, no keys found")
-        kid = header.get("kid")
-        key = self._key if kid == self.key_id else self._former_public_keys(cluster).get(str(kid))
+        key = self._verification_keys(cluster).get(str(header.get("kid")))
         if key is None:
             raise Unauthorized("invalid signature, no keys found")
         if not key.verify(f"{parts[0]}.{parts[1]}".encode(), _base64url_decode(parts[2])):
@@ -200,28 +195,13 @@ class TokenSigner:
         return _decode_json_part(parts[1])
 
 
-def load_or_create_key(path: Path) -> bytes:
-    """The PEM of the server's key, created on first use and readable by its owner only."""
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        return _create_key(path)
-    if stat.S_IMODE(mode) & 0o077:
-        raise ShoalError(f"{path} must be readable by its owner only (chmod 600)")
-    return path.read_bytes()
-
-
-def _create_key(path: Path) -> bytes:
-    from shoal.apiserver.authn.es256 import generate_key  # noqa: PLC0415
-
-    pem = generate_key()
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(pem)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(path)
-    return pem
+def _was_issuer_of(issuer: str, cluster: str) -> bool:
+    """True if the issuer has the form of an address of the cluster: its own host and port, or a path of a server. The
+    signature is by a key of the cluster, so its tokens stay valid when its address changes.
+    """
+    parts = urlsplit(issuer)
+    paths = {"", f"/clusters/{cluster}", f"/managedclusters/{cluster.replace('.', '/', 1)}"}
+    return parts.scheme == "https" and bool(parts.netloc) and parts.path in paths and not parts.query
 
 
 def _verified_token(claims: Mapping[str, Any], cluster: str, accepted: Sequence[str]) -> VerifiedToken:

@@ -1,9 +1,10 @@
-"""The certificate authority in a data directory: serving and client certificates, and the TLS context.
+"""The server's certificate authority in a data directory, its serving certificate, and the TLS context.
 
-`ca.crt` and `ca.key` are the authority. Further certificates in `ca.crt` are trusted as well, so that the authority can
-be replaced. `serving.pem` holds serving key and certificate in one file, so that they change together. `serving.json`
-records which names it covers and when it expires, so a second start reads files and issues nothing. `pki.sign`, which
-imports `cryptography`, is imported only to issue.
+`ca.crt` and `ca.key` are the authority. It signs the serving certificate and nothing else: certificates for anybody in
+a logical cluster are signed by that cluster's own authority (`cluster_keys`). Clients also trust further certificates
+in `ca.crt`, so that the authority can be replaced. `serving.pem` holds serving key and certificate in one file, so that
+they change together. `serving.json` records which names it covers and when it expires, so a second start reads files
+and issues nothing. `pki.sign`, which imports `cryptography`, is imported only to issue.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import ipaddress
 import json
 import os
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,8 @@ DAY = 86_400.0
 CA_LIFETIME = 3650 * DAY
 LEAF_LIFETIME = 365 * DAY
 RENEW_BEFORE = 30 * DAY
+SERVER_NAME = "shoal-server"
+"""Every serving certificate covers this name. Clients that ask for it get a certificate of the current authority."""
 
 
 class CertificateError(ShoalError):
@@ -53,7 +56,7 @@ class CertificateAuthority:
         self._clock = clock or SystemClock()
         self._loaded: tuple[bytes, CertificateSigner] | None = None
         directory.mkdir(parents=True, exist_ok=True)
-        with _directory_lock(directory):
+        with directory_lock(directory):
             if not (directory / "ca.crt").exists():
                 self._create()
 
@@ -72,51 +75,34 @@ class CertificateAuthority:
         An existing certificate that covers them is kept until 30 days before its expiry, including one placed there by
         an administrator.
         """
-        required_names = {_canonical_name(name) for name in names}
-        with _directory_lock(self.directory):
+        required_names = {SERVER_NAME, *map(_canonical_name, names)}
+        with directory_lock(self.directory):
             if self._covers(required_names) or (self._adopt_external_certificate() and self._covers(required_names)):
                 return False
-            issued = self._issue(
-                lambda signer, now, end: signer.issue_serving(sorted(required_names), now, end), LEAF_LIFETIME
-            )
+            issued = self.issue_serving(required_names, LEAF_LIFETIME)
             chain = issued.key + issued.certificate
-            _write_atomically(self.directory / "serving.pem", chain, 0o600)
+            write_atomically(self.directory / "serving.pem", chain, 0o600)
             self._write_metadata(chain, sorted(required_names), issued.not_after)
         return True
 
-    def issue_client(
-        self,
-        common_name: str,
-        organizations: Iterable[str] = (),
-        *,
-        cluster: str = "",
-        uid: str = "",
-        ttl: float = LEAF_LIFETIME,
-    ) -> IssuedCertificate:
-        """Issues a certificate for a user: CN is the user name, each O a group, the URI the logical cluster it is valid
-        in (`cluster_uri`).
-        """
-        uri = cluster_uri(cluster, uid) if cluster else ""
-        return self._issue(lambda signer, now, end: signer.issue_client(common_name, organizations, uri, now, end), ttl)
-
-    def sign_request(self, request: bytes, cluster: str, uid: str, ttl: float, usages: Sequence[str]) -> bytes:
-        """Issues a certificate for the key and names of a PKCS #10 request, all as PEM. Raises ValueError for an
-        unsound request.
-
-        URIs among its alternative names are dropped: only the server sets the URI that names the cluster.
-        """
-        now, signer = self._clock.now(), self._signer()
-        return signer.sign_csr(request, cluster_uri(cluster, uid), usages, now, min(now + ttl, signer.not_after))
-
-    def _issue(
-        self, make: Callable[[CertificateSigner, float, float], tuple[bytes, bytes]], ttl: float
-    ) -> IssuedCertificate:
+    def issue_serving(self, names: Iterable[str], ttl: float) -> IssuedCertificate:
         now, signer = self._clock.now(), self._signer()
         end = min(now + ttl, signer.not_after)
         if end <= now:
             raise CertificateError(f"cannot issue a certificate that is valid for {ttl:g} seconds from now")
-        certificate, key = make(signer, now, end)
+        certificate, key = signer.issue_serving(sorted(set(map(_canonical_name, names))), now, end)
         return IssuedCertificate(certificate, key, end)
+
+    def serving_names(self) -> list[str]:
+        """The names of the serving certificate; empty if they are not known."""
+        try:
+            return list(map(str, json.loads((self.directory / "serving.json").read_bytes())["names"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return []
+
+    def replace(self) -> None:
+        """Replaces the authority by a new one. Its key is lost."""
+        self._create()
 
     def _create(self) -> None:
         from shoal.apiserver.pki.sign import new_ca  # noqa: PLC0415
@@ -124,8 +110,8 @@ class CertificateAuthority:
         now = self._clock.now()
         certificate, key = new_ca(now, now + CA_LIFETIME)
         # The certificate is written last: an authority without one is created anew.
-        _write_atomically(self.directory / "ca.key", key, 0o600)
-        _write_atomically(self.directory / "ca.crt", certificate, 0o644)
+        write_atomically(self.directory / "ca.key", key, 0o600)
+        write_atomically(self.directory / "ca.crt", certificate, 0o644)
 
     def _signer(self) -> CertificateSigner:
         from shoal.apiserver.pki.sign import CertificateSigner, KeyMismatch  # noqa: PLC0415
@@ -157,7 +143,7 @@ class CertificateAuthority:
 
     def _write_metadata(self, chain: bytes, names: list[str], not_after: float) -> None:
         metadata = {"names": names, "notAfter": not_after, "of": self._fingerprint(chain)}
-        _write_atomically(self.directory / "serving.json", json.dumps(metadata).encode(), 0o644)
+        write_atomically(self.directory / "serving.json", json.dumps(metadata).encode(), 0o644)
 
     def _covers(self, required_names: set[str]) -> bool:
         try:
@@ -181,10 +167,29 @@ def cluster_uri(cluster: str, uid: str) -> str:
     return f"shoal://{cluster}#{uid}" if uid else f"shoal://{cluster}"
 
 
-def server_tls_context(directory: Path, client_ca: Path | None = None) -> ssl.SSLContext:
-    """TLS context for `serving.pem`. A client certificate is optional and must be issued by `client_ca` (default
-    `ca.crt`).
+def server_tls_context(directory: Path, client_ca: str = "") -> ssl.SSLContext:
+    """TLS context for `serving.pem`. A client certificate is optional and must be issued by an authority in `client_ca`
+    (PEM).
+
+    While `former-serving.pem` exists, it is served to clients that do not ask for `SERVER_NAME`: they may trust only
+    the former authority (`former_ca`).
     """
+    context = tls_context(directory / "serving.pem", client_ca)
+    former = directory / "former-serving.pem"
+    if not former.exists():
+        return context
+    default_context = tls_context(former, client_ca)
+
+    def select(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+        if name == SERVER_NAME:
+            connection.context = context
+
+    default_context.sni_callback = select
+    return default_context
+
+
+def tls_context(chain: Path, client_ca: str) -> ssl.SSLContext:
+    """TLS context for a file with key and certificate chain."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -193,12 +198,21 @@ def server_tls_context(directory: Path, client_ca: Path | None = None) -> ssl.SS
     context.options |= ssl.OP_NO_TICKET
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     try:
-        context.load_cert_chain(directory / "serving.pem")
-        context.load_verify_locations(client_ca or directory / "ca.crt")
+        context.load_cert_chain(chain)
+        if client_ca:
+            context.load_verify_locations(cadata=client_ca)
     except OSError as error:
-        raise CertificateError(f"the serving certificate in {directory} is unusable: {error}") from error
+        raise CertificateError(f"the serving certificate {chain} is unusable: {error}") from error
     context.verify_mode = ssl.CERT_OPTIONAL
     return context
+
+
+def client_ca_bundle(directory: Path, root_ca: str) -> str:
+    """The authorities whose client certificates a server accepts: that of its root, a former one, and one given by
+    the operator.
+    """
+    files = (directory / name for name in ("former-ca.crt", "client-ca.crt"))
+    return root_ca + "".join(file.read_text() for file in files if file.exists())
 
 
 def _canonical_name(name: str) -> str:
@@ -208,7 +222,7 @@ def _canonical_name(name: str) -> str:
         return name.lower()
 
 
-def _write_atomically(path: Path, content: bytes, mode: int) -> None:
+def write_atomically(path: Path, content: bytes, mode: int) -> None:
     """Writes the whole file or nothing. Called only under the lock, so one temporary name is enough."""
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.unlink(missing_ok=True)
@@ -220,7 +234,7 @@ def _write_atomically(path: Path, content: bytes, mode: int) -> None:
 
 
 @contextmanager
-def _directory_lock(directory: Path) -> Iterator[None]:
+def directory_lock(directory: Path) -> Iterator[None]:
     """Locks the directory, so that two processes that start in it create one authority."""
     with (directory / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -12,13 +12,13 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
-from shoal.apiserver.pki.ca import CertificateAuthority, CertificateError, server_tls_context
+from shoal.apiserver.pki.ca import CertificateAuthority, CertificateError
 from shoal.clock import Clock
 
 log = logging.getLogger("shoal.apiserver")
 
 POLL_SECONDS = 60.0
-FILES = ("serving.pem", "ca.crt")
+FILES = ("serving.pem", "ca.crt", "former-serving.pem", "former-ca.crt", "client-ca.crt")
 
 
 class ServingCertReloader:
@@ -27,10 +27,12 @@ class ServingCertReloader:
         ca: CertificateAuthority,
         names: list[str],
         clock: Clock,
+        new_context: Callable[[], ssl.SSLContext],
         on_reload: Callable[[ssl.SSLContext], None],
     ) -> None:
-        """`on_reload` gets the TLS context for new connections."""
-        self._ca, self._names, self._clock, self._on_reload = ca, names, clock, on_reload
+        """`new_context` builds the TLS context for new connections from the files, and `on_reload` gets it."""
+        self._ca, self._names, self._clock = ca, names, clock
+        self._new_context, self._on_reload = new_context, on_reload
         self._loaded_versions = self._file_versions()
 
     async def run(self) -> None:
@@ -45,7 +47,7 @@ class ServingCertReloader:
             current = self._file_versions()
             if current == self._loaded_versions:
                 return False
-            context = server_tls_context(self._ca.directory)
+            context = self._new_context()
         except (CertificateError, OSError) as error:
             log.warning("cannot reload serving certificate; keeping the current one: %s", error)
             return False
@@ -59,5 +61,8 @@ class ServingCertReloader:
 
 
 def _file_version(file: Path) -> tuple[int, int, int]:
-    stat = file.stat()
+    try:
+        stat = file.stat()
+    except FileNotFoundError:
+        return 0, 0, 0
     return stat.st_ino, stat.st_mtime_ns, stat.st_size

@@ -27,13 +27,13 @@ class KeyMismatch(ValueError):
 
 
 def new_ca(now: float, end: float) -> tuple[bytes, bytes]:
-    """Returns certificate and key."""
+    """Returns certificate and key. One authority may stand below it: the one that replaces it."""
     key = ec.generate_private_key(ec.SECP256R1())
     # Two authorities of one name confuse clients that trust both.
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"shoal-ca-{os.urandom(4).hex()}")])
     certificate = (
         _builder(name, name, key.public_key(), now, end)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=1), critical=True)
         .add_extension(_key_usage(signs_certificates=True), critical=True)
         .sign(key, hashes.SHA256())
     )
@@ -50,15 +50,6 @@ class CertificateSigner:
             raise KeyMismatch
         self._key = private_key
         self.not_after = self._ca.not_valid_after_utc.timestamp()
-
-    def issue_client(
-        self, common_name: str, organizations: Iterable[str], uri: str, now: float, end: float
-    ) -> tuple[bytes, bytes]:
-        """Returns certificate and key. `uri` may be empty."""
-        subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
-        subject.append(x509.NameAttribute(NameOID.COMMON_NAME, common_name))
-        uris: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri)] if uri else []
-        return self._issue_with_new_key(x509.Name(subject), uris, "client auth", now, end)
 
     def issue_serving(self, names: Iterable[str], now: float, end: float) -> tuple[bytes, bytes]:
         """Returns certificate and key."""

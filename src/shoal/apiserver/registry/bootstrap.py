@@ -33,6 +33,7 @@ FIRST_REVISION = 1
 AGGREGATED_DEPTH = 3
 """admin aggregates edit, which aggregates view."""
 CRDS = "apiextensions.k8s.io/customresourcedefinitions"
+CONFIG_MAPS = "core/configmaps"
 _RBAC = "rbac.authorization.k8s.io/"
 _GENERATORS: dict[str, Callable[[], list[Object]]] = {
     "scheduling.k8s.io/priorityclasses": system_priority_classes,
@@ -48,18 +49,22 @@ class APIAddress:
     host: str
     port: int
 
+    @property
+    def url(self) -> str:
+        return f"https://[{self.host}]:{self.port}" if ":" in self.host else f"https://{self.host}:{self.port}"
+
 
 class BootstrapObjects:
     def __init__(
-        self, cluster: Callable[[str], LogicalCluster | None], ca_certificate: str, address: APIAddress
+        self, cluster: Callable[[str], LogicalCluster | None], root_ca: Callable[[str], str], address: APIAddress
     ) -> None:
-        """`ca_certificate` is the certificate, as PEM, that programs inside a cluster trust."""
+        """`root_ca` returns the certificates, as PEM, that programs in a cluster trust; empty if it has none yet."""
         self._cluster = cluster
-        self._ca_certificate = ca_certificate
+        self._root_ca = root_ca
         self._address = address
 
     def __call__(self, kind: str, cluster: str) -> list[CachedObject] | None:
-        in_cluster = self._in_cluster_objects(kind)
+        in_cluster = self._in_cluster_objects(kind, cluster)
         objects = in_cluster or _shared_objects(kind)
         if not objects and kind != CRDS:
             return []
@@ -70,13 +75,15 @@ class BootstrapObjects:
             objects = _crds(cluster, owner.profile)
         if in_cluster and owner.profile != "cluster":
             return []
+        if kind == CONFIG_MAPS and not self._root_ca(cluster):
+            return None
         return [_cached_object(kind, obj, owner) for obj in objects]
 
-    def _in_cluster_objects(self, kind: str) -> list[Object]:
+    def _in_cluster_objects(self, kind: str, cluster: str) -> list[Object]:
         """Objects that only programs inside a cluster use."""
         host, port = self._address.host, self._address.port
-        if kind == "core/configmaps":
-            return [root_ca_config_map(namespace, self._ca_certificate) for namespace in NAMESPACES]
+        if kind == CONFIG_MAPS:
+            return [root_ca_config_map(namespace, self._root_ca(cluster)) for namespace in NAMESPACES]
         if kind == "core/services":
             return [kubernetes_service.kubernetes_service(port)]
         if kind == "core/endpoints":

@@ -23,6 +23,7 @@ from pathlib import Path
 import orjson
 
 from shoal import __version__
+from shoal.apiserver.pki.former_ca import FORMER_CA
 from shoal.assemble.storage.datadir import FORMAT_VERSION
 from shoal.client.https import HttpsTransport
 from shoal.client.kubeconfig import KubeconfigError, load_rest_config
@@ -63,6 +64,7 @@ def run_checks(data_dir: Path, kubeconfig: Path | None, port: int) -> list[Check
         _check_program("kind", ("version",), "for kind clusters: https://kind.sigs.k8s.io"),
         check_etcd(_version_of("etcd", ("--version",))),
         *_check_data_dir(data_dir),
+        *check_former_ca((data_dir / "pki" / FORMER_CA).exists()),
         check_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         _check_port(port, data_dir),
         *hub,
@@ -103,6 +105,16 @@ def check_disk(free: int, where: Path) -> CheckResult:
     if free < RECOMMENDED_DISK_BYTES:
         return CheckResult("disk", WARN, text, "writes fail when the disk is full")
     return CheckResult("disk", OK, text)
+
+
+def check_former_ca(exists: bool) -> list[CheckResult]:
+    """That authority signed certificates for tenants, with names of their choice. Clients that trust it may be
+    deceived.
+    """
+    if not exists:
+        return []
+    hint = "hand out new kubeconfigs, then run: shoal rotate-ca --finish (docs/upgrading.md)"
+    return [CheckResult("former CA", WARN, "kubeconfigs from before the upgrade are still accepted", hint)]
 
 
 def check_open_files(limit: int) -> CheckResult:

@@ -15,7 +15,6 @@ from urllib.request import urlopen
 
 from shoal.apiserver.audit import AuditConfig
 from shoal.apiserver.authn.authenticator import User, parse_token_file
-from shoal.apiserver.pki.ca import CertificateAuthority
 from shoal.assemble.envtest.controllers import EnvtestControllers
 from shoal.assemble.envtest.flags import Flags
 from shoal.assemble.server.api_server import ApiServer, ApiServerSettings, admin_user
@@ -76,14 +75,14 @@ def _server_settings(pki: Path, flags: Flags, token: str) -> ApiServerSettings:
     certificates = Path(flags.get("cert-dir", "."))
     certificate = Path(flags.get("tls-cert-file") or certificates / "apiserver.crt")
     key = Path(flags.get("tls-private-key-file") or certificates / "apiserver.key")
-    authority = CertificateAuthority(pki)
+    pki.mkdir(parents=True, exist_ok=True)
     has_serving_cert = certificate.is_file() and key.is_file()
     if has_serving_cert:
         (pki / "serving.pem").write_bytes(key.read_bytes() + b"\n" + certificate.read_bytes())
         (pki / "serving.pem").chmod(0o600)
     client_ca_file = flags.get("client-ca-file")
     if client_ca_file:
-        _append_client_ca(pki / "ca.crt", authority.certificate, Path(client_ca_file).read_bytes())
+        (pki / "client-ca.crt").write_bytes(Path(client_ca_file).read_bytes())
     tokens: dict[str, User] = {token: admin_user("system:shoal-loops")}
     if flags.get("token-auth-file"):
         tokens |= parse_token_file(Path(flags.get("token-auth-file")).read_text().splitlines())
@@ -106,11 +105,6 @@ def _server_settings(pki: Path, flags: Flags, token: str) -> ApiServerSettings:
         external_serving_cert=has_serving_cert,
         bare_certificates=bool(client_ca_file),
     )
-
-
-def _append_client_ca(file: Path, own: bytes, other: bytes) -> None:
-    """Certificates after the first are trusted as well."""
-    file.write_bytes(own.rstrip() + b"\n" + other)
 
 
 def run(flags: Flags, controller_set: str) -> None:

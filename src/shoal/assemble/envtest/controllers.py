@@ -35,7 +35,7 @@ class EnvtestControllers:
                 controllers += [new_namespace_controller(client, clock), new_garbage_collector(client, clock)]
                 controllers += [new_cluster_role_aggregation_controller(client, clock)]
             if self._service_accounts or self._controller_set == "cluster":
-                controllers += new_service_account_controllers(client, clock, server.authority.certificate.decode())
+                controllers += new_service_account_controllers(client, clock, server.core.keys.ensure_root_ca)
             return controllers + (_new_cluster_controllers(client, clock) if self._controller_set == "cluster" else [])
 
         self._task = asyncio.create_task(run_manager(new_controllers(), clock), name="loops")

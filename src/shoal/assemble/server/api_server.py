@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 import uuid
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +16,7 @@ from weakref import WeakSet
 from shoal.apiserver.audit import AuditConfig, open_auditor
 from shoal.apiserver.authn.authenticator import Authenticator, ServiceAccountTokenAuthenticator, User
 from shoal.apiserver.authn.bootstrap_token import BootstrapTokens
-from shoal.apiserver.authn.serviceaccount_token import TokenSigner, load_or_create_key
+from shoal.apiserver.authn.serviceaccount_token import TokenSigner
 from shoal.apiserver.authz import Attributes, AuthorizationDecision, Authorizer
 from shoal.apiserver.authz.node import NodeAuthorizer
 from shoal.apiserver.authz.node_graph import CachedNodeGraph
@@ -38,7 +40,9 @@ from shoal.apiserver.idle import DEFAULT_IDLE_SECONDS, IdleClusterEvictor
 from shoal.apiserver.inprocess import InProcessTransport, Pipe
 from shoal.apiserver.metrics.requests import APIServerMetrics
 from shoal.apiserver.metrics.storage import InstrumentedStore, StateMetrics
-from shoal.apiserver.pki.ca import CertificateAuthority, server_tls_context
+from shoal.apiserver.pki.ca import SERVER_NAME, CertificateAuthority, client_ca_bundle, server_tls_context
+from shoal.apiserver.pki.cluster_keys import CA, ClusterKeys, load_key_encryption_key
+from shoal.apiserver.pki.former_ca import FORMER_SERVING, former_token_keys
 from shoal.apiserver.pki.reload import ServingCertReloader
 from shoal.apiserver.registry import builtins
 from shoal.apiserver.registry.bootstrap import APIAddress, BootstrapObjects
@@ -53,6 +57,8 @@ from shoal.apiserver.webhooks.client import HTTPTransport
 from shoal.apiserver.webhooks.source import WebhookSource
 from shoal.assemble.server.routes import RouteFactory, no_routes
 from shoal.assemble.telemetry.process_metrics import render_process_metrics
+from shoal.client.tls import client_context
+from shoal.client.transport import RESTConfig
 from shoal.clock import Clock, SystemClock, rfc3339
 from shoal.kinds.fleet import logicalcluster, worker_join
 from shoal.store.interface import CompareFailed, Store
@@ -121,12 +127,14 @@ class ApiServer:
         self._http = http
         self._draining = False
         self._tasks: list[asyncio.Task[None]] = []
+        self.reload_serving_certificate: Callable[[], Coroutine[Any, Any, bool]] | None = None
+        """Reads the certificate files again at once; None if somebody else renews them."""
 
     @classmethod
     async def start(cls, settings: ApiServerSettings, store: Store, clock: Clock | None = None) -> ApiServer:
         clock = clock or SystemClock()
-        authority = CertificateAuthority(settings.directory, clock)
         certificate_hosts = [settings.host, settings.advertised_host, *settings.certificate_names]
+        authority = CertificateAuthority(settings.directory, clock)
         if not settings.external_serving_cert:
             authority.ensure_serving_certificate(certificate_hosts)
         address = APIAddress(settings.advertised_host, settings.port)
@@ -156,14 +164,28 @@ class ApiServer:
         hosted = "shoal_logical_clusters", "Number of logical clusters, by whether they have had requests recently."
         metrics.gauge(*hosted, idle_evictor.active, 'state="awake"')
         metrics.gauge(*hosted, idle_evictor.idle, 'state="asleep"')
-        server.port = await http.start(settings.host, settings.port, server_tls_context(settings.directory))
+
+        def new_tls_context() -> ssl.SSLContext:
+            return server_tls_context(
+                settings.directory, client_ca_bundle(settings.directory, core.keys.ca_bundle(ROOT))
+            )
+
+        def on_keys_changed(cluster: str, name: str) -> None:
+            if (cluster, name) == (ROOT, CA):
+                http.set_ssl_context(new_tls_context())
+
+        core.keys.add_change_handler(on_keys_changed)
+        server.port = await http.start(settings.host, settings.port, new_tls_context())
         address.port = server.port
         compactor = HistoryCompactor(store, core.cache, clock, settings.history_window)
         server._tasks.append(asyncio.create_task(compactor.run(), name="compactor"))
         server._tasks.append(asyncio.create_task(idle_evictor.run(), name="sleep"))
         if not settings.external_serving_cert:
-            cert_reloader = ServingCertReloader(authority, certificate_hosts, clock, http.set_ssl_context)
+            cert_reloader = ServingCertReloader(
+                authority, certificate_hosts, clock, new_tls_context, http.set_ssl_context
+            )
             server._tasks.append(asyncio.create_task(cert_reloader.run(), name="rotation"))
+            server.reload_serving_certificate = cert_reloader.reload_if_changed
         return server
 
     def transport(self) -> InProcessTransport:
@@ -177,9 +199,17 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        host = self.settings.advertised_host
-        host = f"[{host}]" if ":" in host else host
-        return f"https://{host}:{self.port}"
+        return APIAddress(self.settings.advertised_host, self.port).url
+
+    @property
+    def server_name(self) -> str:
+        """The name that clients of the current authority ask for; empty if every client gets its certificate."""
+        return SERVER_NAME if (self.settings.directory / FORMER_SERVING).exists() else ""
+
+    def rest_config(self) -> RESTConfig:
+        """How clients reach the server, without credentials."""
+        ca_pem, name = self.authority.certificate.decode(), self.server_name
+        return RESTConfig(self.url, client_context(ca_pem, name), "", ca_pem, name)
 
     def shutdown_error(self) -> str:
         """The check `shutdown` of /readyz, with upstream's message."""
@@ -237,15 +267,23 @@ async def make_components(
     def get_logical_cluster(name: str) -> LogicalCluster | None:
         return clusters.get(name)
 
-    cache = WatchCache(BootstrapObjects(get_logical_cluster, (settings.directory / "ca.crt").read_text(), address))
+    cache = WatchCache(BootstrapObjects(get_logical_cluster, lambda name: keys.root_ca(name), address))
+    server_ca = (settings.directory / "ca.crt").read_text()
+    keys = ClusterKeys(store, cache, load_key_encryption_key(settings.directory), server_ca, clock)
     definitions = CRDResources()
     clusters = LogicalClusters(cache, builtins.profile_resources, definitions)
     await _load_cache(store, cache)
     await _ensure_root_cluster(store, cache, clock, settings.root_profile)
-    signer = TokenSigner(
-        load_or_create_key(settings.directory / "service-account.key"),
-        former_keys=lambda name: found.token_keys if (found := clusters.get(name)) is not None else (),
-    )
+    shared_token_keys = former_token_keys(settings.directory)
+
+    def former_keys(name: str) -> tuple[str, ...]:
+        cluster = clusters.get(name)
+        return (*shared_token_keys, *(cluster.token_keys if cluster is not None else ()))
+
+    def issuer(name: str) -> str:
+        return address.url if name == ROOT else f"{address.url}/clusters/{name}"
+
+    signer = TokenSigner(keys.signing_keys, issuer, former_keys)
 
     def uid_of(cluster: str, resource: str, namespace: str, name: str) -> str | None:
         entry = cache.resource_cache("", resource).get(cluster, namespace, name)
@@ -285,6 +323,7 @@ async def make_components(
         ),
         authorizer=authorizer,
         tokens=signer,
+        keys=keys,
         clock=clock,
         name_generator=NameGenerator(
             uid=_random_uid,

@@ -8,7 +8,7 @@ from functools import partial
 
 from shoal.apiserver.authn.authenticator import User
 from shoal.apiserver.inprocess import InProcessTransport
-from shoal.apiserver.pki.ca import CertificateAuthority
+from shoal.apiserver.pki.cluster_keys import ClusterKeys
 from shoal.apiserver.request.info import ROOT
 from shoal.assemble.server.controller_health import ControllerHealth
 from shoal.assemble.server.remote_clients import connector_for
@@ -56,18 +56,18 @@ def controller_user(account: str) -> User:
     return User(controller_user_name(account), CONTROLLER_GROUPS, cluster=ROOT, embedded=True)
 
 
-def new_controllers(client: Client, clock: Clock, authority: CertificateAuthority, url: str) -> list[Runnable]:
+def new_controllers(client: Client, clock: Clock, keys: ClusterKeys, url: str) -> list[Runnable]:
     """`url` is the address at which clients reach the server."""
-    embedded = embedded_provider(client.as_controller("embedded-provider"), url, authority.certificate.decode())
+    embedded = embedded_provider(client.as_controller("embedded-provider"), url, keys.server_ca)
     return [
         new_namespace_controller(client.as_controller("namespace-controller"), clock),
         new_crd_finalizer_controller(client.as_controller("crd-finalizer"), clock),
         new_logical_cluster_controller(client.as_controller("logicalcluster-controller"), clock),
         new_garbage_collector(client.as_controller("generic-garbage-collector"), clock),
-        *new_service_account_controllers(client, clock, authority.certificate.decode()),
+        *new_service_account_controllers(client, clock, keys.ensure_root_ca),
         new_cluster_role_aggregation_controller(client.as_controller("clusterrole-aggregation-controller"), clock),
         new_flow_schema_controller(client.as_controller("flowschema-controller"), clock),
-        new_csr_signing_controller(client.as_controller("certificate-controller"), clock, authority.sign_request),
+        new_csr_signing_controller(client.as_controller("certificate-controller"), clock, keys.sign_request),
         EventTTLController(client.as_controller("event-ttl-controller"), clock),
         ResourceQuotaController(client.as_controller("resourcequota-controller"), clock),
         *new_workload_controllers(client, clock),
@@ -111,7 +111,7 @@ class EmbeddedControllers:
     def start(
         self,
         transport: Transport,
-        authority: CertificateAuthority,
+        keys: ClusterKeys,
         clock: Clock | None = None,
         *,
         lease_identity: str = "",
@@ -142,14 +142,14 @@ class EmbeddedControllers:
         health = ControllerHealth(client.as_controller("controller-health"), clock)
 
         def build_controllers() -> list[Runnable]:
-            common = [health, *new_controllers(client, clock, authority, url)]
+            common = [health, *new_controllers(client, clock, keys, url)]
             if not is_hub:
                 return common
             connect = partial(
                 connector_for, url, transport, lease_check=lease.is_lease_valid if lease is not None else None
             )
             hub_only = new_multicluster_controllers(client, clock, connect(), bus, sync)
-            bundles = BundleSettings(url, authority.certificate.decode(), worker_image)
+            bundles = BundleSettings(url, keys.server_ca, worker_image)
             hub_only += new_bundle_controllers(
                 client.as_controller("worker-bundle"), clock, connect("shoal-bundle"), bundles
             )

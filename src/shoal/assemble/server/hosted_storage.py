@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from shoal.apiserver.cache.cacher import TOMBSTONE, CacheEvent, split_key
 from shoal.apiserver.cache.storage_form import strip_revision
+from shoal.apiserver.pki.cluster_keys import is_key_entry
+from shoal.apiserver.pki.former_ca import former_token_keys
 from shoal.apiserver.request.info import ROOT
 from shoal.apiserver.verbs.watch import terminate_watches
 from shoal.assemble.server.api_server import ApiServer
@@ -67,14 +69,14 @@ class HostedClusterStorage:
         return self._store.revision
 
     @property
-    def token_key(self) -> str:
-        return self._server.core.tokens.public_key
+    def token_keys(self) -> tuple[str, ...]:
+        return former_token_keys(self._server.settings.directory)
 
     def has(self, key: str) -> bool:
         return key in self._owner_by_root_key
 
     def contents(self, hosted: str) -> ClusterContents:
-        values = {key: value for key, (value, _) in self._stored_entries(hosted).items()}
+        values = {key: self._export_value(key, value) for key, (value, _) in self._stored_entries(hosted).items()}
         return ClusterContents(self._cache.revision, values)
 
     def set_change_handler(self, handler: ChangeHandler) -> None:
@@ -94,7 +96,10 @@ class HostedClusterStorage:
         deleted_keys = [key for key in current if key not in entries]
         # The objects that define the cluster are deleted last, as they are created first.
         operations = [WriteOp(key, None, current[key][1]) for key in reversed(write_order(deleted_keys))]
-        operations += [WriteOp(key, entries[key], current.get(key, (b"", 0))[1]) for key in write_order(entries)]
+        operations += [
+            WriteOp(key, self._import_value(key, entries[key]), current.get(key, (b"", 0))[1])
+            for key in write_order(entries)
+        ]
         return await self._store.transaction(operations, min_revision) if operations else self._store.revision
 
     def _stored_entries(self, hosted: str) -> dict[str, tuple[bytes, int]]:
@@ -120,9 +125,16 @@ class HostedClusterStorage:
             hosted = self._track_owner(key, value)
             # Other workers need only the immutable fields of a copy.
             if hosted and not key.startswith(_COPIES_PREFIX):
-                changes.append(StoreChange(hosted, key, value, revision))
+                changes.append(StoreChange(hosted, key, value and self._export_value(key, value), revision))
         if changes and self._handler is not None:
             self._handler(changes)
+
+    def _export_value(self, key: str, value: bytes) -> bytes:
+        """Keys of clusters are encrypted with a key of this server, which the next one does not have."""
+        return self._server.core.keys.export_value(key, value) if is_key_entry(key) else value
+
+    def _import_value(self, key: str, value: bytes) -> bytes:
+        return self._server.core.keys.import_value(key, value) if is_key_entry(key) else value
 
     def _track_owner(self, key: str, value: bytes | None) -> str:
         """Returns the hosted cluster that owns the key, or owned it."""

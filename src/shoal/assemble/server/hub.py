@@ -64,9 +64,7 @@ class HubWithWorkers:
         own_settings = worker_server_settings(
             directory, store=settings.store.encryption_only, idle_seconds=settings.idle_seconds
         )
-        worker_config = worker_settings(
-            name, capacity, "", hub.server.url, hub.server.authority.certificate.decode(), infrav1.IN_PROCESS_WORKER
-        )
+        worker_config = worker_settings(name, capacity, "", hub.server.rest_config(), infrav1.IN_PROCESS_WORKER)
         shoal = await ShoalServer.start(own_settings)
         return await WorkerServer.start(
             shoal, worker_config, hub.worker_client(name), hub.tunnels, SystemClock(), bus=settings.bus

@@ -155,7 +155,8 @@ class ShoalServer:
         if not settings.port:
             directory.save_port(server.port)
         write_private_file(
-            directory.path / "kubeconfig", render_kubeconfig(server.url, server.authority.certificate, token)
+            directory.path / "kubeconfig",
+            render_kubeconfig(server.url, server.authority.certificate, token, server_name=server.server_name),
         )
         lease_identity = f"{socket.gethostname()}_{secrets.token_hex(4)}" if opened_store.is_shared else ""
         worker_processes = (
@@ -166,7 +167,7 @@ class ShoalServer:
             server.metrics.gauge(*size, partial(_store_size, directory.path), 'storage_cluster_id="sqlite"')
         controllers.start(
             server.transport(),
-            server.authority,
+            server.core.keys,
             settings.clock,
             lease_identity=lease_identity,
             is_hub=settings.is_hub,

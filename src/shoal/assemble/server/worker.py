@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 from shoal.assemble.server.process import run_until_stopped, stop_on_stdin_close
 from shoal.assemble.server.shoal_server import DEFAULT_IDLE_SECONDS, ShoalServer, ShoalServerSettings
 from shoal.assemble.storage.config import StoreSettings
+from shoal.assemble.workers.join import HubMembership, check_hub_target, ensure_membership
 from shoal.assemble.workers.join import HubTarget as HubTarget
-from shoal.assemble.workers.join import check_hub_target, ensure_membership
 from shoal.client.kubeconfig import new_client
 from shoal.client.rest import Client
+from shoal.client.transport import RESTConfig
 from shoal.clock import Clock, SystemClock
 from shoal.fleet.bus.link_metrics import LinkMetrics
 from shoal.fleet.bus.settings import BusSettings
@@ -28,6 +29,8 @@ from shoal.kinds.fleet import infrav1
 from shoal.kinds.versions import KUBERNETES_VERSION
 from shoal.objects.errors import StoreError
 from shoal.runtime.manager import Runnable, run_manager
+
+REFRESH_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,20 @@ class WorkerOptions:
     bus: BusSettings = field(default_factory=BusSettings)
     is_supervised: bool = False
     """Run by a hub: it ends when its standard input is closed, and its Worker object describes it."""
+
+
+class HubCARefresher:
+    """Learns in time of a new certificate authority of the hub."""
+
+    name = "hub-ca"
+
+    def __init__(self, membership: HubMembership, clock: Clock) -> None:
+        self._membership, self._clock = membership, clock
+
+    async def run(self) -> None:
+        while True:
+            await self._clock.sleep(REFRESH_SECONDS)
+            await self._membership.refresh_hub_ca()
 
 
 class WorkerServer:
@@ -127,11 +144,11 @@ def worker_server_settings(
     )
 
 
-def worker_settings(
-    name: str, capacity: int, location: str, hub_url: str, hub_authority: str, infrastructure: str
-) -> WorkerSettings:
+def worker_settings(name: str, capacity: int, location: str, hub: RESTConfig, infrastructure: str) -> WorkerSettings:
+    """`hub` is how clients reach the hub."""
+    url = f"https://{urlsplit(hub.server).netloc}"
     return WorkerSettings(
-        name, capacity, location, KUBERNETES_VERSION, hub_url, hub_authority, infrastructure=infrastructure
+        name, capacity, location, KUBERNETES_VERSION, url, hub.ca_pem, hub.server_name, infrastructure=infrastructure
     )
 
 
@@ -162,14 +179,15 @@ async def _start_joined_worker(options: WorkerOptions, shoal: ShoalServer, clock
     root = await shoal.controller_client("worker-agent").get(LOGICAL_CLUSTERS, "root")
     name, store = options.name, str(root["metadata"]["uid"])
     member = await ensure_membership(options.data_dir, name, options.hub_target, store, clock)
+    await member.refresh_hub_ca()
     endpoint = member.endpoint
     hub = new_client(endpoint, "shoal-worker")
-    url = f"https://{urlsplit(endpoint.server).netloc}"
     infrastructure = infrav1.PROCESS_WORKER if options.is_supervised else infrav1.EXTERNAL_WORKER
-    settings = worker_settings(name, options.capacity, options.location, url, endpoint.ca_pem, infrastructure)
+    settings = worker_settings(name, options.capacity, options.location, endpoint, infrastructure)
 
     def certificate_renewal() -> list[Runnable]:
-        return [CertificateRenewer(hub, clock, name, store, member.certificate, member.save_certificate)]
+        renewer = CertificateRenewer(hub, clock, name, store, member.certificate, member.save_certificate)
+        return [renewer, HubCARefresher(member, clock)]
 
     return await WorkerServer.start(
         shoal, settings, hub, hub_dialer(endpoint, name), clock, certificate_renewal, options.bus

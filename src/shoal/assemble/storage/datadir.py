@@ -10,7 +10,8 @@ from pathlib import Path
 
 from shoal.objects.errors import ShoalError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""2: keys of clusters are in the store, encrypted with `pki/cluster-keys.key`."""
 HUB_KUBECONFIG = "hub.kubeconfig"
 """The kubeconfig of a worker for its hub."""
 
@@ -62,6 +63,11 @@ class DataDir:
                 "use the newer shoal that wrote it",
             )
 
+    def write_format(self) -> None:
+        """Called once the data has the current format."""
+        if (self.path / "format").read_text().strip() != str(FORMAT_VERSION):
+            write_private_file(self.path / "format", f"{FORMAT_VERSION}\n")
+
     def close(self) -> None:
         os.close(self._lock)
 
@@ -95,15 +101,18 @@ def write_private_file(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-def render_kubeconfig(server: str, authority: bytes, token: str, name: str = "shoal") -> str:
-    """Formats it as kubectl does. YAML by hand, because nothing in it needs quoting."""
+def render_kubeconfig(server: str, authority: bytes, token: str, name: str = "shoal", server_name: str = "") -> str:
+    """Formats it as kubectl does. YAML by hand, because nothing in it needs quoting. `server_name` is the name in the
+    server's certificate; empty: the host of the URL.
+    """
+    named = f"\n    tls-server-name: {server_name}" if server_name else ""
     return f"""apiVersion: v1
 kind: Config
 clusters:
 - name: {name}
   cluster:
     server: {server}
-    certificate-authority-data: {base64.b64encode(authority).decode()}
+    certificate-authority-data: {base64.b64encode(authority).decode()}{named}
 contexts:
 - name: {name}
   context:

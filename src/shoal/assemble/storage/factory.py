@@ -9,9 +9,11 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from shoal.apiserver.pki.former_ca import has_shared_ca, retire_shared_ca
 from shoal.assemble.storage.config import OpenedStore, StoreSettings
-from shoal.assemble.storage.datadir import DataDir, DataDirError, write_private_file
+from shoal.assemble.storage.datadir import DataDir, DataDirError, serving_certificate_names, write_private_file
 from shoal.assemble.storage.identity import share_identity
+from shoal.clock import SystemClock
 from shoal.store.encrypted import EncryptedStore, KeyRing
 from shoal.store.interface import StoreLost
 from shoal.store.sqlite import SqliteStore
@@ -33,6 +35,9 @@ async def open_store(directory: DataDir, settings: StoreSettings) -> OpenedStore
     try:
         if opened_store.metadata is not None:
             await share_identity(directory, opened_store.metadata)
+        elif has_shared_ca(directory.path / "pki"):
+            retire_shared_ca(directory.path / "pki", serving_certificate_names(), SystemClock())
+        directory.write_format()
         # Only now: a server that is refused by one store may start with another. A store restored from the expected one
         # has a new ID.
         if expected_id != opened_store.store.id:

@@ -7,23 +7,29 @@ worker that is killed while it joins continues with the same one. The token itse
 from __future__ import annotations
 
 import base64
+import logging
 import ssl
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
 
+from shoal.apiserver.pki.ca import SERVER_NAME
 from shoal.assemble.storage.datadir import HUB_KUBECONFIG, DataDirError, write_private_file
 from shoal.assemble.workers.join_tokens import (
+    MAX_CA_BYTES,
     SHORT_TOKEN_SECONDS,
     JoinError,
+    ca_cert_hash,
     create_token,
     fetch_ca,
     matches_ca_cert_hash,
 )
 from shoal.client.kubeconfig import KubeconfigError, load_rest_config, new_client, parse, rest_config_of
+from shoal.client.tls import client_context
 from shoal.client.transport import RESTConfig, Unreachable, is_certificate_error
 from shoal.clock import Clock
 from shoal.fleet.resources import LOGICAL_CLUSTERS
@@ -33,7 +39,11 @@ from shoal.kinds.certificates.pem import not_after
 from shoal.kinds.fleet import worker_join
 from shoal.objects.errors import Forbidden, StatusError, Unauthorized
 
+log = logging.getLogger("shoal.fleet")
+
 PENDING_KEY_FILE = "hub.key"
+FORMER_CAS = "shoal.dev/former-authorities"
+"""Extension in the kubeconfig: hashes of the authorities that the hub had before."""
 USER_AGENT = "shoal-worker"
 CHECK_TIMEOUT_SECONDS = 5.0
 CREATE_TOKEN_HINT = "create a token at the hub: shoal join-token create"
@@ -60,21 +70,53 @@ class _ResolvedHub:
     token: str = field(default="", repr=False)
     """A join token; empty: `admin_endpoint` may create one."""
     admin_endpoint: RESTConfig | None = None
+    server_name: str = ""
+    """The name in the certificate of the hub. Empty: the host of its address."""
+
+    def tls_context(self) -> ssl.SSLContext:
+        return client_context(self.authority, self.server_name)
 
 
 class HubMembership:
-    def __init__(self, file: Path, worker: str, endpoint: RESTConfig, certificate: str) -> None:
+    def __init__(
+        self, file: Path, worker: str, endpoint: RESTConfig, certificate: str, former_hashes: tuple[str, ...] = ()
+    ) -> None:
         self._file, self._worker = file, worker
         self.endpoint = endpoint
         """Uses the worker's current certificate."""
         self.certificate = certificate
+        self.former_hashes = former_hashes
+        """Hashes of the authorities that the hub had before."""
 
     def save_certificate(self, certificate: str, key: bytes) -> None:
         """Saves the certificate and uses it for new connections."""
-        text = _render_kubeconfig(self.endpoint.server, self.endpoint.ca_pem, self._worker, certificate, key)
-        write_private_file(self._file, text)
+        self._save(certificate, key)
         _load_client_certificate(self.endpoint.tls_context, certificate.encode(), key)
         self.certificate = certificate
+
+    async def refresh_hub_ca(self) -> None:
+        """Takes over a new authority of the hub. The hub names it over a connection that the known one has verified.
+        Without an answer nothing changes.
+        """
+        known = self.endpoint
+        ca_pem = await _download_ca(known.server, known.tls_context)
+        if not ca_pem or ca_pem == known.ca_pem:
+            return
+        try:
+            self.former_hashes = (*self.former_hashes, ca_cert_hash(known.ca_pem))
+            known.tls_context.load_verify_locations(cadata=ca_pem)
+        except (ValueError, ssl.SSLError) as error:
+            log.warning("the hub names an unusable certificate authority: %s", error)
+            return
+        server_name = await _server_name_for(known.server, ca_pem)
+        self.endpoint = replace(known, ca_pem=ca_pem, server_name=server_name)
+        user = parse(self._file.read_text(), str(self._file))["users"][0]["user"]
+        self._save(self.certificate, base64.b64decode(user["client-key-data"]))
+        log.info("using the new certificate authority of the hub")
+
+    def _save(self, certificate: str, key: bytes) -> None:
+        text = _render_kubeconfig(self.endpoint, self._worker, certificate, key, self.former_hashes)
+        write_private_file(self._file, text)
 
 
 def check_hub_target(target: HubTarget) -> None:
@@ -130,7 +172,7 @@ async def ensure_membership(
 async def _join(file: Path, worker: str, resolved: _ResolvedHub, store: str, clock: Clock) -> HubMembership:
     token = resolved.token or await _create_own_token(resolved, worker, clock)
     pending = file.with_name(PENDING_KEY_FILE)
-    hub = new_client(RESTConfig(resolved.server, _tls_context(resolved.authority), token), USER_AGENT)
+    hub = new_client(RESTConfig(resolved.server, resolved.tls_context(), token), USER_AGENT)
     try:
         key = _pending_key(pending)
         try:
@@ -144,7 +186,7 @@ async def _join(file: Path, worker: str, resolved: _ResolvedHub, store: str, clo
         raise
     finally:
         await hub.close()
-    endpoint = RESTConfig(resolved.server, _tls_context(resolved.authority), "", resolved.authority)
+    endpoint = RESTConfig(resolved.server, resolved.tls_context(), "", resolved.authority, resolved.server_name)
     membership = HubMembership(file, worker, endpoint, certificate)
     membership.save_certificate(certificate, key)
     pending.unlink(missing_ok=True)
@@ -167,12 +209,44 @@ async def _resolve_hub(target: HubTarget) -> _ResolvedHub:
             authority = await fetch_ca(server, target.ca_cert_hash)
         except Unreachable as error:
             raise JoinError(f"the hub does not answer: {error}", "check the address of the hub", exit_code=3) from None
-        return _ResolvedHub(server, authority, target.token)
+        server_name = await _server_name_for(server, authority)
+        return _ResolvedHub(server, authority, target.token, server_name=server_name)
     endpoint = load_rest_config(target.kubeconfig)
     if not endpoint.ca_pem and endpoint.tls_context.verify_mode == ssl.CERT_NONE:
         raise KubeconfigError(f"{target.kubeconfig} has no certificate-authority, which a worker needs to join")
     bootstrap = endpoint.token if worker_join.parse_token(endpoint.token) is not None else ""
-    return _ResolvedHub(hub_base_url(endpoint.server), endpoint.ca_pem, bootstrap, endpoint)
+    return _ResolvedHub(hub_base_url(endpoint.server), endpoint.ca_pem, bootstrap, endpoint, endpoint.server_name)
+
+
+async def _server_name_for(server: str, ca_pem: str) -> str:
+    """Returns the name to ask for, so that the hub presents a certificate of that authority. A hub whose authority was
+    replaced presents one of the former to clients that do not ask.
+    """
+    try:
+        await _request_ca(server, client_context(ca_pem))
+    except Unreachable as error:
+        return SERVER_NAME if is_certificate_error(error) else ""
+    return ""
+
+
+async def _download_ca(server: str, tls_context: ssl.SSLContext) -> str:
+    """Returns the hub's authority as PEM; empty without an answer."""
+    try:
+        status, body = await _request_ca(server, tls_context)
+    except Unreachable:
+        return ""
+    return body.decode("ascii", errors="replace") if status == 200 and len(body) <= MAX_CA_BYTES else ""
+
+
+async def _request_ca(server: str, tls_context: ssl.SSLContext) -> tuple[int, bytes]:
+    from shoal.client.https import HttpsTransport  # noqa: PLC0415
+
+    transport = HttpsTransport(server, tls_context, CHECK_TIMEOUT_SECONDS)
+    try:
+        status, _, body = await transport.request("GET", worker_join.CA_PATH, "", {}, b"")
+        return status, body
+    finally:
+        await transport.close()
 
 
 def hub_base_url(server: str) -> str:
@@ -182,19 +256,23 @@ def hub_base_url(server: str) -> str:
 
 
 def _matches_hub(membership: HubMembership, target: HubTarget) -> bool:
-    """Returns whether the membership belongs to the given hub. The address of a hub may change, its certificate
-    authority may not.
+    """Returns whether the membership belongs to the given hub. The address of a hub may change. Its certificate
+    authority is the one that this worker knows, or knew before.
     """
     if target.kubeconfig is not None:
         endpoint = load_rest_config(target.kubeconfig)
-        server, is_same = endpoint.server, endpoint.ca_pem == membership.endpoint.ca_pem
+        server = endpoint.server
+        is_same = endpoint.ca_pem == membership.endpoint.ca_pem or (
+            bool(membership.former_hashes) and ca_cert_hash(endpoint.ca_pem) in membership.former_hashes
+        )
     elif target.address:
-        server, is_same = target.address, matches_ca_cert_hash(membership.endpoint.ca_pem, target.ca_cert_hash)
+        server, known = target.address, membership.endpoint.ca_pem
+        is_same = matches_ca_cert_hash(known, target.ca_cert_hash) or target.ca_cert_hash in membership.former_hashes
     else:
         return True
     if is_same:
         old = membership.endpoint
-        membership.endpoint = RESTConfig(hub_base_url(server), old.tls_context, old.token, old.ca_pem)
+        membership.endpoint = replace(old, server=hub_base_url(server))
     return is_same
 
 
@@ -209,7 +287,9 @@ def _load_membership(file: Path, worker: str) -> HubMembership | None:
         message = f"{file.parent} belongs to worker {own}, not {worker}"
         raise DataDirError(message, f"give --name {own}, or another --data-dir")
     certificate = base64.b64decode(user["user"].get("client-certificate-data") or "").decode()
-    return HubMembership(file, worker, endpoint, certificate)
+    extensions = config["clusters"][0]["cluster"].get("extensions") or ()
+    hashes = next((each["extension"]["hashes"] for each in extensions if each.get("name") == FORMER_CAS), ())
+    return HubMembership(file, worker, endpoint, certificate, tuple(hashes))
 
 
 async def _is_accepted(endpoint: RESTConfig) -> bool:
@@ -239,10 +319,6 @@ def _pending_key(file: Path) -> bytes:
     return key
 
 
-def _tls_context(authority: str) -> ssl.SSLContext:
-    return ssl.create_default_context(cadata=authority or None)
-
-
 def _load_client_certificate(tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     # Python reads client certificates from files only; this one is private and deleted at once.
     with tempfile.NamedTemporaryFile() as file:
@@ -251,14 +327,22 @@ def _load_client_certificate(tls: ssl.SSLContext, certificate: bytes, key: bytes
         tls.load_cert_chain(file.name)
 
 
-def _render_kubeconfig(server: str, authority: str, worker: str, certificate: str, key: bytes) -> str:
+def _render_kubeconfig(
+    endpoint: RESTConfig, worker: str, certificate: str, key: bytes, former_hashes: tuple[str, ...]
+) -> str:
     user = worker_join.user_name(worker)
     credentials = {"client-certificate-data": _base64(certificate.encode()), "client-key-data": _base64(key)}
-    ca_data = {"certificate-authority-data": _base64(authority.encode())} if authority else {}
+    cluster: dict[str, Any] = {"server": endpoint.server}
+    if endpoint.ca_pem:
+        cluster["certificate-authority-data"] = _base64(endpoint.ca_pem.encode())
+    if endpoint.server_name:
+        cluster["tls-server-name"] = endpoint.server_name
+    if former_hashes:
+        cluster["extensions"] = [{"name": FORMER_CAS, "extension": {"hashes": list(former_hashes)}}]
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "hub", "cluster": {"server": server, **ca_data}}],
+        "clusters": [{"name": "hub", "cluster": cluster}],
         "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": user}}],
         "current-context": "hub",
         "users": [{"name": user, "user": credentials}],

@@ -5,17 +5,21 @@ requests.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, rfc3339
 from shoal.controlplane.csrsigning.decide import (
+    KUBELET_SERVING_SIGNER,
+    approval_time,
     duration_of,
     is_issued,
     needs_signing,
+    node_of,
     removal_time,
+    serving_names_error,
     validation_error,
     with_certificate,
     with_failed_condition,
@@ -27,12 +31,15 @@ from shoal.runtime.controller import Controller, new_kind_controller
 from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
-CertificateSigner = Callable[[bytes, str, str, float, Sequence[str]], bytes]
-"""Arguments: CSR as PEM, logical cluster, its uid, seconds, usages. Returns the certificate as PEM. Raises ValueError
-for an unsound request.
+CertificateSigner = Callable[[bytes, str, str, float, Sequence[str]], Awaitable[bytes]]
+"""Arguments: CSR as PEM, logical cluster, its uid, seconds, usages. Returns a certificate of the cluster's authority
+as PEM. Raises ValueError for an unsound request.
 """
 
 LOGICAL_CLUSTERS = GroupVersionResource(GROUP, VERSION, PLURAL, namespaced=False)
+NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
+NODE_GRACE_SECONDS, NODE_POLL_SECONDS = 300.0, 5.0
+"""How long a serving certificate waits for the addresses of its Node, and how often they are read."""
 CSRS = GroupVersionResource("certificates.k8s.io", "v1", "certificatesigningrequests", namespaced=False)
 
 
@@ -53,9 +60,10 @@ class CSRSigningReconciler:
             csr = await client.get(CSRS, name)
             if needs_signing(csr):
                 logical_cluster = await self._client.in_cluster("root").get(LOGICAL_CLUSTERS, cluster)
-                csr = await client.update(
-                    CSRS, self._sign_or_fail(csr, cluster, logical_cluster["metadata"]["uid"]), "status"
-                )
+                signed = await self._sign_or_fail(csr, cluster, logical_cluster["metadata"]["uid"])
+                if signed is None:
+                    return NODE_POLL_SECONDS
+                csr = await client.update(CSRS, signed, "status")
             expires_at = removal_time(csr, self._certificate_expiry(csr))
             if expires_at is None:
                 return None
@@ -66,18 +74,30 @@ class CSRSigningReconciler:
             pass
         return None
 
-    def _sign_or_fail(self, csr: Object, cluster: str, uid: str) -> Object:
+    async def _sign_or_fail(self, csr: Object, cluster: str, uid: str) -> Object | None:
+        """Returns None while the Node of a serving certificate may still report its addresses."""
         spec = csr["spec"]
         usages = spec.get("usages") or []
         try:
             request = base64.b64decode(spec["request"])
-            reject_reason = validation_error(spec["signerName"], parse_request(request), usages)
+            subject = parse_request(request)
+            reject_reason = validation_error(spec["signerName"], subject, usages)
+            if not reject_reason and spec["signerName"] == KUBELET_SERVING_SIGNER:
+                reject_reason = serving_names_error(subject, await self._get_node(cluster, node_of(subject)))
+                if reject_reason and self._clock.now() < approval_time(csr) + NODE_GRACE_SECONDS:
+                    return None
             if not reject_reason:
-                certificate = self._sign(request, cluster, uid, duration_of(csr), usages)
+                certificate = await self._sign(request, cluster, uid, duration_of(csr), usages)
                 return with_certificate(csr, base64.b64encode(certificate).decode())
         except ValueError as error:
             reject_reason = f"the request cannot be signed: {error}"
         return with_failed_condition(csr, reject_reason, rfc3339(self._clock.now()))
+
+    async def _get_node(self, cluster: str, name: str) -> Object | None:
+        try:
+            return await self._client.in_cluster(cluster).get(NODES, name)
+        except NotFound:
+            return None
 
     @staticmethod
     def _certificate_expiry(csr: Object) -> float | None:

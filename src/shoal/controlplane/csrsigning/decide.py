@@ -6,6 +6,7 @@ Approval is out of scope: nothing here approves a request.
 from __future__ import annotations
 
 from datetime import datetime
+from ipaddress import ip_address
 from typing import Any
 
 from shoal.kinds.certificates.pem import CSRSubject
@@ -82,6 +83,40 @@ def validation_error(signer: str, subject: CSRSubject, usages: list[str]) -> str
     if set(usages) not in (needed, needed | {"key encipherment"}):
         return f"usages did not match [{' '.join(sorted(needed | {'key encipherment'}))}]"
     return ""
+
+
+def node_of(subject: CSRSubject) -> str:
+    """Returns the name of the Node of a kubelet's request."""
+    return subject.common_name.removeprefix(NODE)
+
+
+def serving_names_error(subject: CSRSubject, node: Object | None) -> str:
+    """Returns why a kubelet may not serve under the names it requests; empty if they are names of its Node.
+
+    Upstream leaves this to the approver.
+    """
+    if node is None:
+        return f'node "{node_of(subject)}" does not exist'
+    addresses = (node.get("status") or {}).get("addresses") or ()
+    names = {node_of(subject).lower(), *(str(each.get("address")).lower() for each in addresses)}
+    ips = {str(ip_address(name)) for name in names if _is_ip_address(name)}
+    strange = [name for name in subject.dns_names if name.lower() not in names]
+    strange += [address for address in subject.ip_addresses if str(ip_address(address)) not in ips]
+    return f'{strange[0]} is not an address of node "{node_of(subject)}"' if strange else ""
+
+
+def _is_ip_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def approval_time(csr: Object) -> float:
+    """Returns when the request was approved, in seconds since the epoch."""
+    time = _true_conditions(csr)["Approved"].get("lastUpdateTime")
+    return _timestamp(time) if time else 0.0
 
 
 def _client_usages_error(usages: list[str]) -> str:

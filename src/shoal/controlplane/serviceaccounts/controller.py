@@ -6,6 +6,7 @@ cluster is never reconciled. The root CA is for pods: clusters of profile `clust
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from shoal.client.reflector import Key, key_of
@@ -42,19 +43,22 @@ MAX_TOKEN_SECONDS = 1 << 32
 """Seconds: the maximum lifetime of a token. Such a token is revoked by deleting its Secret."""
 
 
-def new_service_account_controllers(client: Client, clock: Clock, ca_cert: str) -> list[Controller[Key]]:
-    """`ca_cert` is the PEM certificate that clients of this server trust."""
+RootCA = Callable[[str], Awaitable[str]]
+"""Logical cluster -> the certificates, as PEM, that programs inside it trust."""
+
+
+def new_service_account_controllers(client: Client, clock: Clock, root_ca: RootCA) -> list[Controller[Key]]:
     return [
-        ServiceAccountReconciler(client.as_controller("service-account-controller"), clock, ca_cert).controller,
-        TokenSecretReconciler(client.as_controller("tokens-controller"), clock, ca_cert).controller,
+        ServiceAccountReconciler(client.as_controller("service-account-controller"), clock, root_ca).controller,
+        TokenSecretReconciler(client.as_controller("tokens-controller"), clock, root_ca).controller,
     ]
 
 
 class ServiceAccountReconciler:
     """Keys are namespaces."""
 
-    def __init__(self, client: Client, clock: Clock, ca_cert: str) -> None:
-        self._client, self._ca_cert = client, ca_cert
+    def __init__(self, client: Client, clock: Clock, root_ca: RootCA) -> None:
+        self._client, self._root_ca = client, root_ca
         self.controller: Controller[Key] = Controller("serviceaccounts", clock, self.reconcile)
         wildcard = client.in_cluster("*")
         self.controller.watch(Informer(wildcard, NAMESPACES, clock), self._on_namespace)
@@ -67,9 +71,7 @@ class ServiceAccountReconciler:
             self.controller.queue.add((key[0], "", key[2]))
 
     def _on_managed_object(self, key: Key, old: Object | None, new: Object | None) -> None:
-        if new is None or (
-            new["metadata"]["name"] == ROOT_CA_CONFIG_MAP and root_ca_update(new, self._ca_cert) is not None
-        ):
+        if new is None or new["metadata"]["name"] == ROOT_CA_CONFIG_MAP:
             self.controller.queue.add((key[0], "", key[1]))
 
     async def reconcile(self, key: Key) -> None:
@@ -83,7 +85,7 @@ class ServiceAccountReconciler:
         except NotFound:
             return  # the namespace or its cluster was deleted
         if (logical_cluster.get("spec") or {}).get("profile") == "cluster":
-            await self._ensure_root_ca(client, name)
+            await self._ensure_root_ca(client, name, await self._root_ca(cluster))
 
     async def _ensure_account(self, client: Client, namespace: str) -> None:
         try:
@@ -91,11 +93,11 @@ class ServiceAccountReconciler:
         except NotFound:
             await _create_if_absent(client, SERVICE_ACCOUNTS, default_service_account(namespace), namespace)
 
-    async def _ensure_root_ca(self, client: Client, namespace: str) -> None:
+    async def _ensure_root_ca(self, client: Client, namespace: str, root_ca: str) -> None:
         try:
-            new = root_ca_update(await client.get(CONFIG_MAPS, ROOT_CA_CONFIG_MAP, namespace), self._ca_cert)
+            new = root_ca_update(await client.get(CONFIG_MAPS, ROOT_CA_CONFIG_MAP, namespace), root_ca)
         except NotFound:
-            await _create_if_absent(client, CONFIG_MAPS, root_ca_config_map(namespace, self._ca_cert), namespace)
+            await _create_if_absent(client, CONFIG_MAPS, root_ca_config_map(namespace, root_ca), namespace)
             return
         if new is not None:
             await client.update(CONFIG_MAPS, new)
@@ -104,8 +106,8 @@ class ServiceAccountReconciler:
 class TokenSecretReconciler:
     """Keys are Secrets of type `kubernetes.io/service-account-token`."""
 
-    def __init__(self, client: Client, clock: Clock, ca_cert: str) -> None:
-        self._client, self._ca_cert = client, ca_cert
+    def __init__(self, client: Client, clock: Clock, root_ca: RootCA) -> None:
+        self._client, self._root_ca = client, root_ca
         self.controller: Controller[Key] = Controller("serviceaccount-tokens", clock, self.reconcile)
         wildcard = client.in_cluster("*")
         self._secrets = Informer(wildcard, SECRETS, clock, fields=f"type={TOKEN_TYPE}", indexers=(by_account,))
@@ -135,7 +137,7 @@ class TokenSecretReconciler:
             await client.delete(SECRETS, name, namespace, uid=secret["metadata"]["uid"])
             return
         token = await self._request_token(client, secret, owner) if needs_token(secret) else ""
-        patch = token_secret_patch(secret, owner, self._ca_cert, token)
+        patch = token_secret_patch(secret, owner, await self._root_ca(cluster), token)
         if patch is not None:
             await client.merge_patch(SECRETS, name, patch, namespace)
 

@@ -43,8 +43,8 @@ class ClusterStorage(Protocol):
     def revision(self) -> int: ...
 
     @property
-    def token_key(self) -> str:
-        """Public key of the tokens that are issued here."""
+    def token_keys(self) -> tuple[str, ...]:
+        """Public keys of tokens that were issued here before clusters had keys of their own."""
 
     def has(self, key: str) -> bool:
         """True if that object of root exists."""

@@ -19,6 +19,8 @@ class WorkerSettings:
     """Where clients reach the hub: scheme, host and port. Kubeconfigs name it."""
     hub_ca: str = ""
     """CA certificate of the hub, as PEM; empty: the system's trust store."""
+    hub_server_name: str = ""
+    """The name in the hub's certificate; empty: the host of its URL."""
     infrastructures: tuple[str, ...] = ("embedded",)
     """Infrastructures of ManagedClusters it can host."""
     infrastructure: str = infrav1.EXTERNAL_WORKER

@@ -76,6 +76,7 @@ async def create_token(server: ServerComponents, ctx: RequestContext) -> Respons
     if options.dry_run:
         answer["status"] = {"token": "", "expirationTimestamp": None}
         return Response(201, orjson.dumps(answer))
+    await server.keys.ensure_signing_key(ctx.info.cluster)
     token, expiry = server.tokens.issue(ctx.info.cluster, account, audiences, seconds, bound, server.clock.now())
     answer["status"] = {"token": token, "expirationTimestamp": rfc3339(expiry)}
     return Response(201, orjson.dumps(answer))

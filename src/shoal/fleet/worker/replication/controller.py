@@ -160,7 +160,7 @@ class ReplicationReconciler:
 
     def _base_record(self, hosted: str, log: ClusterLog) -> LogRecord:
         contents = self._storage.contents(hosted)
-        log.token_keys = (*_previous_token_keys(contents, hosted), self._storage.token_key)
+        log.token_keys = (*_previous_token_keys(contents, hosted), *self._storage.token_keys)
         return log.new_base(contents)
 
     async def _report_progress(

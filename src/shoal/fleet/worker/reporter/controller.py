@@ -37,7 +37,7 @@ class TokenBucket:
             await self._clock.sleep(self._next_slot - now)
 
 
-def hub_kubeconfig(secret: Object, name: str, server: str, ca: str) -> str:
+def hub_kubeconfig(secret: Object, name: str, server: str, worker: WorkerSettings) -> str:
     """Returns the provider's kubeconfig with the hub's stable address as server. Raises ValueError if it is not a
     kubeconfig.
     """
@@ -48,8 +48,10 @@ def hub_kubeconfig(secret: Object, name: str, server: str, ca: str) -> str:
     except (KeyError, TypeError, ValueError, yaml.YAMLError):
         raise ValueError(f"Secret {secret['metadata']['name']} has no kubeconfig with exactly one user") from None
     cluster = {"server": server}
-    if ca:
-        cluster["certificate-authority-data"] = base64.b64encode(ca.encode()).decode()
+    if worker.hub_ca:
+        cluster["certificate-authority-data"] = base64.b64encode(worker.hub_ca.encode()).decode()
+    if worker.hub_server_name:
+        cluster["tls-server-name"] = worker.hub_server_name
     context = {"cluster": name, "user": f"{name}-admin"}
     kubeconfig = {
         "apiVersion": "v1",
@@ -166,6 +168,6 @@ class StatusReporter:
         cached_revision, text = self._kubeconfigs.get(name, ("", ""))
         if cached_revision != revision:
             server = self._settings.hub_url + infrav1.managed_cluster_path(*name)
-            text = hub_kubeconfig(secret, name[1], server, self._settings.hub_ca)
+            text = hub_kubeconfig(secret, name[1], server, self._settings)
             self._kubeconfigs[name] = revision, text
         return text

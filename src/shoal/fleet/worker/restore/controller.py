@@ -131,7 +131,7 @@ class RestoreReconciler:
     def _local_state(self, hosted: str, last: int) -> ReplayedState:
         """The log is this worker's own and nothing was written since: the local contents are complete."""
         contents = self._storage.contents(hosted)
-        keys = (*token_keys(orjson.loads(contents.entries[logical_cluster_key(hosted)])), self._storage.token_key)
+        keys = (*token_keys(orjson.loads(contents.entries[logical_cluster_key(hosted)])), *self._storage.token_keys)
         return ReplayedState(contents.revision, dict(contents.entries), keys, last)
 
     async def _report(self, message: BusMessage, status: Object) -> None:

@@ -1,0 +1,222 @@
+"""The keys of each logical cluster: its certificate authority, and the keys that sign its service account tokens.
+
+Each is created on first use, so an unused cluster has none. They are stored with the other objects of the cluster,
+encrypted with a key of the data directory, so they move and end with it. No API group can have the name of theirs:
+nothing serves them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import os
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from shoal.apiserver.cache.cacher import CacheEvent, WatchCache
+from shoal.apiserver.cache.storage_form import encode
+from shoal.apiserver.pki.ca import CA_LIFETIME, IssuedCertificate, cluster_uri
+from shoal.apiserver.request.info import ROOT
+from shoal.clock import Clock, rfc3339
+from shoal.objects.errors import ShoalError
+from shoal.store.encrypted.keys import KEY_BYTES, EncryptionError, KeyRing
+from shoal.store.interface import CompareFailed, Store
+
+if TYPE_CHECKING:
+    from shoal.apiserver.pki.sign import CertificateSigner
+
+log = logging.getLogger("shoal.apiserver")
+
+KEYS_RESOURCE = "_shoal/keys"
+"""The first part of their store keys. An API group does not begin with an underscore."""
+CA, SERVICE_ACCOUNT = "ca", "service-account"
+KEY_ENCRYPTION_FILE = "cluster-keys.key"
+MAX_LOADED = 4_096
+"""Key sets that are kept decrypted."""
+_TYPE_META = {"apiVersion": "_shoal/v1", "kind": "Keys"}
+
+Object = dict[str, Any]
+
+
+class ClusterKeys:
+    def __init__(self, store: Store, cache: WatchCache, key_ring: KeyRing, server_ca: str, clock: Clock) -> None:
+        """`key_ring` encrypts the keys. `server_ca` holds the certificates of the server's authority, as PEM."""
+        self._store, self._cache, self._clock = store, cache, clock
+        self._key_ring, self.server_ca = key_ring, server_ca
+        self._resource_cache = cache.resource_cache_by_key(KEYS_RESOURCE)
+        self._resource_cache.add_event_handler("*", self._on_change)
+        self._loaded: dict[tuple[str, str], list[Object]] = {}
+        self._signers: dict[str, CertificateSigner] = {}
+        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
+        self._change_handlers: list[Callable[[str, str], None]] = []
+
+    def add_change_handler(self, handler: Callable[[str, str], None]) -> None:
+        """The handler gets the cluster and the name of keys that were created or replaced."""
+        self._change_handlers.append(handler)
+
+    # --- the certificate authority of a cluster ---
+
+    def ca_bundle(self, cluster: str) -> str:
+        """The certificates of the cluster's authority, as PEM. Empty if it has none yet."""
+        return "".join(each["certificate"] for each in self._read(cluster, CA))
+
+    def root_ca(self, cluster: str) -> str:
+        """The content of `kube-root-ca.crt`. Programs in root use the server's own address."""
+        bundle = self.ca_bundle(cluster)
+        return bundle + self.server_ca if bundle and cluster == ROOT else bundle
+
+    async def ensure_root_ca(self, cluster: str) -> str:
+        """Creates the authority of the cluster if there is none."""
+        await self._ensure(cluster, CA)
+        return self.root_ca(cluster)
+
+    async def sign_request(self, request: bytes, cluster: str, uid: str, ttl: float, usages: Sequence[str]) -> bytes:
+        """Issues a certificate of the cluster's authority for the key and names of a PKCS #10 request, all as PEM.
+        Raises ValueError for an unsound request.
+
+        URIs among its alternative names are dropped: only the server sets the URI that names the cluster.
+        """
+        signer, now = await self._signer(cluster), self._clock.now()
+        return signer.sign_csr(request, cluster_uri(cluster, uid), usages, now, min(now + ttl, signer.not_after))
+
+    async def issue_serving(self, cluster: str, names: Sequence[str], ttl: float) -> IssuedCertificate:
+        """Issues a serving certificate for the cluster's own address."""
+        signer, now = await self._signer(cluster), self._clock.now()
+        end = min(now + ttl, signer.not_after)
+        certificate, key = signer.issue_serving(names, now, end)
+        return IssuedCertificate(certificate, key, end)
+
+    async def _signer(self, cluster: str) -> CertificateSigner:
+        from shoal.apiserver.pki.sign import CertificateSigner  # noqa: PLC0415
+
+        await self._ensure(cluster, CA)
+        signer = self._signers.get(cluster)
+        if signer is None:
+            authority = self._read(cluster, CA)[0]
+            signer = CertificateSigner(authority["certificate"].encode(), authority["key"].encode())
+            self._signers[cluster] = signer
+        return signer
+
+    # --- the keys of its service account tokens ---
+
+    def signing_keys(self, cluster: str) -> tuple[bytes, ...]:
+        """Private keys as secret numbers. The first signs, all of them verify. Empty if the cluster has none yet."""
+        return tuple(base64.b64decode(each["key"]) for each in self._read(cluster, SERVICE_ACCOUNT))
+
+    async def ensure_signing_key(self, cluster: str) -> None:
+        await self._ensure(cluster, SERVICE_ACCOUNT)
+
+    # --- storage ---
+
+    def _read(self, cluster: str, name: str) -> list[Object]:
+        keys = self._loaded.get((cluster, name))
+        if keys is None:
+            table = self._resource_cache.tables.get(cluster)
+            entry = table.entries.get(f"/{name}") if table is not None else None
+            keys = [] if entry is None else self._decrypt(_store_key(cluster, name), entry.object())
+            if len(self._loaded) >= MAX_LOADED:
+                self._loaded.clear()
+                self._signers.clear()
+            self._loaded[cluster, name] = keys
+        return keys
+
+    def _decrypt(self, key: str, obj: Object) -> list[Object]:
+        """Keys that cannot be decrypted count as missing: the data directory was restored without its own keys."""
+        try:
+            plain = self._key_ring.decrypt(key, base64.b64decode(obj["encrypted"]))
+            return list(orjson.loads(plain))
+        except (EncryptionError, ValueError, KeyError):
+            log.warning("cannot decrypt %s; new keys are created when they are needed", key)
+            return []
+
+    async def _ensure(self, cluster: str, name: str) -> None:
+        if self._read(cluster, name):
+            return
+        async with self._locks.setdefault((cluster, name), asyncio.Lock()):
+            while not self._read(cluster, name):
+                await self._write(cluster, name, [_new_ca(self._clock.now()) if name == CA else _new_signing_key()])
+        self._locks.pop((cluster, name), None)
+
+    async def _write(self, cluster: str, name: str, keys: list[Object]) -> None:
+        """Returns when the cache has the keys, or those of another server that was faster."""
+        key = _store_key(cluster, name)
+        table = self._resource_cache.tables.get(cluster)
+        entry = table.entries.get(f"/{name}") if table is not None else None
+        metadata = {"name": name, "uid": str(uuid.uuid4()), "creationTimestamp": rfc3339(self._clock.now())}
+        try:
+            revision = await self._store.put(
+                key, self._stored_value(key, metadata, keys), 0 if entry is None else entry.revision
+            )
+        except CompareFailed as conflict:
+            revision = conflict.current_revision
+        await self._cache.wait_for_revision(revision)
+
+    def _stored_value(self, key: str, metadata: Object, keys: list[Object]) -> bytes:
+        encrypted = base64.b64encode(self._key_ring.encrypt(key, orjson.dumps(keys))).decode()
+        return encode({**_TYPE_META, "metadata": metadata, "encrypted": encrypted})
+
+    def _on_change(self, event: CacheEvent) -> None:
+        self._loaded.pop((event.cluster, event.latest.name), None)
+        self._signers.pop(event.cluster, None)
+        for handler in self._change_handlers:
+            handler(event.cluster, event.latest.name)
+
+    # --- moving to another server ---
+
+    def export_value(self, key: str, value: bytes) -> bytes:
+        """The stored value as another server can import it: with the keys in plain text."""
+        obj = orjson.loads(value)
+        return encode({**_TYPE_META, "metadata": obj["metadata"], "keys": self._decrypt(key, obj)})
+
+    def import_value(self, key: str, value: bytes) -> bytes:
+        """The value as this server stores it."""
+        obj = orjson.loads(value)
+        return self._stored_value(key, obj["metadata"], list(obj.get("keys") or ()))
+
+
+def is_key_entry(key: str) -> bool:
+    return key.startswith(f"{KEYS_RESOURCE}/")
+
+
+def load_key_encryption_key(directory: Path) -> KeyRing:
+    """Reads the key of the data directory that encrypts the keys of clusters, and creates it on first use."""
+    file = directory / KEY_ENCRYPTION_FILE
+    if not file.exists():
+        draft = file.with_name(f".{file.name}.{os.urandom(4).hex()}")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+            stream.write(base64.b64encode(os.urandom(KEY_BYTES)) + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        # Another process may have been faster: its key is kept.
+        try:
+            os.link(draft, file)
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
+    key = base64.b64decode(file.read_bytes())
+    if len(key) != KEY_BYTES:
+        raise ShoalError(f"{file} must hold {KEY_BYTES} bytes in base64")
+    return KeyRing((key,), str(file))
+
+
+def _store_key(cluster: str, name: str) -> str:
+    return f"{KEYS_RESOURCE}/{cluster}//{name}"
+
+
+def _new_ca(now: float) -> Object:
+    from shoal.apiserver.pki.sign import new_ca  # noqa: PLC0415
+
+    certificate, key = new_ca(now, now + CA_LIFETIME)
+    return {"certificate": certificate.decode(), "key": key.decode()}
+
+
+def _new_signing_key() -> Object:
+    from shoal.apiserver.authn.es256 import generate_secret  # noqa: PLC0415
+
+    return {"key": base64.b64encode(generate_secret()).decode()}
