@@ -10,6 +10,7 @@ from typing import cast
 
 from shoal.clock import Clock, SystemClock
 from shoal.fleet.tunnel.hub_end import HubTunnel
+from shoal.fleet.tunnel.raw_connection import Connector
 from shoal.fleet.tunnel.worker_end import WorkerTunnel
 from shoal.objects.wire import ByteStream, Handler, Receiver
 
@@ -59,10 +60,12 @@ class Tunnel:
 
 
 @asynccontextmanager
-async def tunnel(handler: Handler, clock: Clock | None = None) -> AsyncIterator[Tunnel]:
+async def tunnel(
+    handler: Handler, clock: Clock | None = None, connector: Connector | None = None
+) -> AsyncIterator[Tunnel]:
     clock = clock or SystemClock()
     lost: list[HubTunnel] = []
-    pair = Tunnel(HubTunnel("w1", clock, lost.append), WorkerTunnel("w1", handler, clock), lost)
+    pair = Tunnel(HubTunnel("w1", clock, lost.append), WorkerTunnel("w1", handler, clock, connector), lost)
     one, other = socket.socketpair()
     pair.sockets = [await join(one, pair.hub.start), await join(other, pair.worker.start)]
     try:

@@ -13,6 +13,7 @@ from shoal.client.upgrade import upgrade
 from shoal.clock import Clock
 from shoal.fleet.tunnel.frames import PROTOCOL
 from shoal.fleet.tunnel.paths import local_request, reject_upgrade
+from shoal.fleet.tunnel.raw_connection import Connector
 from shoal.fleet.tunnel.worker_end import WorkerTunnel
 from shoal.objects.errors import StatusError
 from shoal.objects.wire import Answer, ByteStream, Handler, Receiver, Request
@@ -40,17 +41,23 @@ def restrict_to_hosted(handler: Handler) -> Handler:
 
 class TunnelAgent:
     def __init__(
-        self, dial: Dial, handler: Handler, clock: Clock, worker: str, random_float: Callable[[], float] = random.random
+        self,
+        dial: Dial,
+        handler: Handler,
+        clock: Clock,
+        worker: str,
+        connector: Connector | None = None,
+        random_float: Callable[[], float] = random.random,
     ) -> None:
         self.name = f"tunnel of {worker}"
         self._dial, self._clock, self._worker, self._random = dial, clock, worker, random_float
-        self._handler = restrict_to_hosted(handler)
+        self._handler, self._connector = restrict_to_hosted(handler), connector
 
     async def run(self) -> None:
         pause = FIRST_PAUSE
         while True:
             started = self._clock.monotonic()
-            tunnel = WorkerTunnel(self._worker, self._handler, self._clock)
+            tunnel = WorkerTunnel(self._worker, self._handler, self._clock, self._connector)
             try:
                 await self._dial(tunnel.start)
                 await tunnel.wait_ended()
@@ -75,6 +82,10 @@ def hub_dialer(hub: RESTConfig, worker: str) -> Dial:
     return dial
 
 
-def new_tunnel_agent(dial: Dial, handler: Handler, clock: Clock, name: str) -> TunnelAgent:
-    """Keeps a tunnel to the hub, through which it reaches the clusters that the server behind `handler` hosts."""
-    return TunnelAgent(dial, handler, clock, name)
+def new_tunnel_agent(
+    dial: Dial, handler: Handler, clock: Clock, name: str, connector: Connector | None = None
+) -> TunnelAgent:
+    """Keeps a tunnel to the hub, through which it reaches the clusters that the server behind `handler` hosts.
+    `connector` takes raw connections to them.
+    """
+    return TunnelAgent(dial, handler, clock, name, connector)

@@ -1,4 +1,4 @@
-"""The hub's end of a worker's tunnel: a `wire.Handler` whose requests the worker answers.
+"""The hub's end of a worker's tunnel: a `wire.Handler` whose requests the worker answers, and raw connections to it.
 
 Responses of moderate length are buffered. Longer ones and streams are passed on as they come, no faster than the client
 reads them. When the tunnel ends, pending requests fail, and streams are ended so that clients resume.
@@ -7,6 +7,8 @@ reads them. When the tunnel ends, pending requests fail, and streams are ended s
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
 from collections.abc import Callable
 
 from shoal.clock import Clock
@@ -30,12 +32,23 @@ from shoal.fleet.tunnel.frames import (
     encode_open,
     encode_window,
 )
-from shoal.fleet.tunnel.paths import end_to_end_headers
+from shoal.fleet.tunnel.paths import HostedPath, end_to_end_headers
+from shoal.fleet.tunnel.raw_connection import (
+    CLIENT_ADDRESS_HEADER,
+    CONNECT,
+    REFUSAL_HEADER,
+    RawConnection,
+    SocketHandler,
+)
 from shoal.objects.errors import StatusError, Unavailable
 from shoal.objects.wire import Answer, ByteStream, Receiver, Request, Response, Sink, StreamResponse
 
+log = logging.getLogger("shoal.fleet")
+
 MAX_BUFFERED_RESPONSE = 1024 * 1024
 """Longer responses are not buffered."""
+MAX_LOGGED_REFUSALS = 100
+TOO_OLD = "it does not know such connections: upgrade the worker"
 
 
 def not_connected_error(worker: str) -> Unavailable:
@@ -49,6 +62,9 @@ class HubTunnel:
         self._connection = TunnelConnection(worker, clock, self._on_frame, self._on_connection_lost)
         self._connection.ping_handlers.append(self._reset_abandoned)
         self._streams: dict[int, _HubStream] = {}
+        self._raw_connections: dict[int, RawConnection] = {}
+        self._attach_tasks: set[asyncio.Task[None]] = set()
+        self._logged_refusals: set[str] = set()
         self._last_stream_id = 0
 
     def start(self, stream: ByteStream) -> Receiver:
@@ -68,11 +84,34 @@ class HubTunnel:
             self._reset(stream)
         return response
 
-    def _open(self, request: Request) -> _HubStream:
+    async def connector(self, target: HostedPath) -> SocketHandler:
+        """A `raw_connection.Connector`. The bytes of a client are sent before the worker has answered."""
+        self._check_usable()
+
+        def connect(sock: socket.socket, client: str, on_closed: Callable[[], None]) -> None:
+            stream_id = self._next_stream_id()
+            raw = RawConnection(
+                stream_id, self._connection, lambda number: self._raw_connections.pop(number, None), on_closed
+            )
+            request = Request(CONNECT, target.path, headers={CLIENT_ADDRESS_HEADER: client})
+            self._raw_connections[stream_id] = raw
+            self._connection.send(OPEN, stream_id, encode_open(request))
+            if self._connection.is_closed:
+                raw.drop()
+            task = asyncio.get_running_loop().create_task(raw.attach(sock))
+            self._attach_tasks.add(task)
+            task.add_done_callback(self._attach_tasks.discard)
+
+        return connect
+
+    def _check_usable(self) -> None:
         if self._connection.is_closed:
             raise not_connected_error(self.worker)
         if self._connection.is_congested:
             raise Unavailable(f'tunnel of worker "{self.worker}" is congested', retry_after=1)
+
+    def _open(self, request: Request) -> _HubStream:
+        self._check_usable()
         head = encode_open(request)
         if len(head) > MAX_PAYLOAD:
             raise StatusError("request headers too large", code=431, reason="RequestHeaderFieldsTooLarge")
@@ -88,7 +127,7 @@ class HubTunnel:
     def _next_stream_id(self) -> int:
         while True:
             self._last_stream_id = self._last_stream_id % MAX_STREAM_ID + 1
-            if self._last_stream_id not in self._streams:
+            if self._last_stream_id not in self._streams and self._last_stream_id not in self._raw_connections:
                 return self._last_stream_id
 
     def _reset(self, stream: _HubStream) -> None:
@@ -101,6 +140,10 @@ class HubTunnel:
         stream = self._streams.get(frame.stream)
         if frame.kind == OPEN:
             raise ProtocolError("unexpected OPEN frame from a worker")
+        raw = self._raw_connections.get(frame.stream)
+        if raw is not None:
+            self._on_raw_frame(raw, frame)
+            return
         if stream is None:  # Frames that were in flight when this end reset the stream.
             return
         if frame.kind == WINDOW:
@@ -118,7 +161,30 @@ class HubTunnel:
             else:
                 stream.fail(Unavailable(f'worker "{self.worker}" aborted the response', retry_after=1))
 
+    def _on_raw_frame(self, raw: RawConnection, frame: Frame) -> None:
+        if frame.kind == HEAD:
+            head = decode_head(frame.payload)
+            if head.status != 200:
+                self._log_refusal(head)
+                raw.abort()
+        else:
+            raw.on_frame(frame)
+
+    def _log_refusal(self, head: HeadFrame) -> None:
+        """Logs each reason once: clients try again and again."""
+        reason = dict(head.headers).get(REFUSAL_HEADER, TOO_OLD)
+        if reason in self._logged_refusals:
+            return
+        if len(self._logged_refusals) >= MAX_LOGGED_REFUSALS:
+            self._logged_refusals.clear()
+        self._logged_refusals.add(reason)
+        log.warning(
+            "worker %s refuses connections to a hosted cluster (status %d): %s", self.worker, head.status, reason
+        )
+
     def _on_connection_lost(self) -> None:
+        for raw in list(self._raw_connections.values()):
+            raw.drop()
         streams, self._streams = self._streams, {}
         for stream in streams.values():
             stream.send_buffer.drop()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from shoal.clock import Clock, SystemClock
 from shoal.fleet.tunnel.agent import restrict_to_hosted
 from shoal.fleet.tunnel.frames import PROTOCOL
 from shoal.fleet.tunnel.hub_end import HubTunnel, not_connected_error
 from shoal.fleet.tunnel.paths import forwarded_request, managed_cluster_not_found, parse_hosted_path, reject_upgrade
-from shoal.objects.errors import MethodNotSupported, NotFound, StatusError, Unavailable
+from shoal.fleet.tunnel.raw_connection import Connector
+from shoal.objects.errors import MethodNotSupported, NotFound, NotImplementedHere, StatusError, Unavailable
 from shoal.objects.names import is_dns1123_subdomain
 from shoal.objects.wire import Answer, ByteStream, Handler, Receiver, Request, Upgrade
 
@@ -24,28 +26,44 @@ cluster.
 """
 
 
+class ConnectedWorker(NamedTuple):
+    handler: Handler
+    connector: Connector | None
+
+
 class TunnelRegistry:
     """The newest connection of a worker is used."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._handlers: dict[str, Handler] = {}
+        self._workers: dict[str, ConnectedWorker] = {}
         self._tunnels: dict[str, HubTunnel] = {}
 
-    def register(self, worker: str, handler: Handler) -> Callable[[], None]:
-        """Registers a worker in this process by its server's handler. Returns a function that unregisters it."""
-        restricted = restrict_to_hosted(handler)
-        self._replace(worker, restricted, None)
-        return lambda: self._unregister(worker, restricted)
+    def register(self, worker: str, handler: Handler, connector: Connector | None = None) -> Callable[[], None]:
+        """Registers a worker in this process by its server's handler and by what takes raw connections to its hosted
+        clusters. Returns a function that unregisters it.
+        """
+        connected = ConnectedWorker(restrict_to_hosted(handler), connector)
+        self._replace(worker, connected, None)
+        return lambda: self._unregister(worker, connected)
 
     def handler_for(self, worker: str) -> Handler:
-        registered = self._handlers.get(worker)
-        if registered is None:
+        return self._connected(worker).handler
+
+    def connector_for(self, worker: str) -> Connector:
+        connector = self._connected(worker).connector
+        if connector is None:
+            raise NotImplementedHere(f'worker "{worker}" does not accept connections to hosted clusters')
+        return connector
+
+    def _connected(self, worker: str) -> ConnectedWorker:
+        connected = self._workers.get(worker)
+        if connected is None:
             raise not_connected_error(worker)
-        return registered
+        return connected
 
     def connected_workers(self) -> list[str]:
-        return sorted(self._handlers)
+        return sorted(self._workers)
 
     def accept(self, request: Request) -> Answer:
         """Accepts the tunnel of a worker. The caller has authorized it."""
@@ -60,7 +78,7 @@ class TunnelRegistry:
         def start(stream: ByteStream) -> Receiver:
             end = HubTunnel(worker, self._clock, self._on_tunnel_lost)
             receiver = end.start(stream)
-            self._replace(worker, end.handle, end)
+            self._replace(worker, ConnectedWorker(end.handle, end.connector), end)
             log.info("worker %s connected from %s", worker, request.remote_addr)
             return receiver
 
@@ -76,10 +94,10 @@ class TunnelRegistry:
     def close(self) -> None:
         for hub_tunnel in list(self._tunnels.values()):
             hub_tunnel.close()
-        self._handlers.clear()
+        self._workers.clear()
 
-    def _replace(self, worker: str, handler: Handler, hub_tunnel: HubTunnel | None) -> None:
-        self._handlers[worker] = handler
+    def _replace(self, worker: str, connected: ConnectedWorker, hub_tunnel: HubTunnel | None) -> None:
+        self._workers[worker] = connected
         previous = self._tunnels.pop(worker, None)
         if hub_tunnel is not None:
             self._tunnels[worker] = hub_tunnel
@@ -91,11 +109,11 @@ class TunnelRegistry:
         if self._tunnels.get(hub_tunnel.worker) is hub_tunnel:
             log.info("worker %s disconnected", hub_tunnel.worker)
             del self._tunnels[hub_tunnel.worker]
-            del self._handlers[hub_tunnel.worker]
+            del self._workers[hub_tunnel.worker]
 
-    def _unregister(self, worker: str, handler: Handler) -> None:
-        if self._handlers.get(worker) is handler:
-            del self._handlers[worker]
+    def _unregister(self, worker: str, connected: ConnectedWorker) -> None:
+        if self._workers.get(worker) is connected:
+            del self._workers[worker]
 
 
 def tunnel_worker(path: str) -> str:

@@ -1,9 +1,12 @@
-"""The worker's end of its tunnel: passes requests from the hub to a local `wire.Handler`."""
+"""The worker's end of its tunnel: passes requests from the hub to a local `wire.Handler`, raw connections to a local
+`Connector`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 
 import orjson
@@ -27,7 +30,16 @@ from shoal.fleet.tunnel.frames import (
     encode_head,
     encode_window,
 )
-from shoal.objects.errors import InternalError, NotImplementedHere, StatusError, TooLarge
+from shoal.fleet.tunnel.paths import parse_hosted_path
+from shoal.fleet.tunnel.raw_connection import (
+    CLIENT_ADDRESS_HEADER,
+    CONNECT,
+    REFUSAL_HEADER,
+    Connector,
+    RawConnection,
+    SocketHandler,
+)
+from shoal.objects.errors import InternalError, NotImplementedHere, StatusError, TooLarge, Unavailable
 from shoal.objects.wire import Answer, ByteStream, Handler, Receiver, Request, Response, StreamResponse, Upgrade
 
 log = logging.getLogger("shoal.fleet")
@@ -35,13 +47,18 @@ log = logging.getLogger("shoal.fleet")
 MAX_BODY = 3 * 1024 * 1024
 MAX_PENDING = 16 * 1024 * 1024
 """A stream whose client is this far behind is aborted, as the server does for its own streams."""
+MAX_REFUSAL = 1024
+"""Characters of the reason for which a raw connection is refused."""
 
 
 class WorkerTunnel:
-    def __init__(self, name: str, handler: Handler, clock: Clock) -> None:
-        self._handler = handler
+    def __init__(self, name: str, handler: Handler, clock: Clock, connector: Connector | None = None) -> None:
+        """Without a connector raw connections are refused."""
+        self._handler, self._connector = handler, connector
         self.connection = TunnelConnection(name, clock, self._on_frame, self._on_connection_lost)
         self._streams: dict[int, _WorkerStream] = {}
+        self._raw_connections: dict[int, RawConnection] = {}
+        self._connect_tasks: set[asyncio.Task[None]] = set()
         self._ended = asyncio.Event()
 
     def start(self, stream: ByteStream) -> Receiver:
@@ -56,12 +73,13 @@ class WorkerTunnel:
 
     def _on_frame(self, frame: Frame) -> None:
         number = frame.stream
-        stream = self._streams.get(number)
+        stream, raw = self._streams.get(number), self._raw_connections.get(number)
         if frame.kind == OPEN:
-            if stream is not None:
+            if stream is not None or raw is not None:
                 raise ProtocolError(f"stream {number} is already open")
-            stream = self._streams[number] = _WorkerStream(number, self.connection, self._handler, self._remove_stream)
-            stream.on_open(decode_open(frame.payload))
+            self._open(number, decode_open(frame.payload))
+        elif raw is not None:
+            raw.on_frame(frame)
         elif stream is None:  # Frames that were in flight when this end closed the stream.
             return
         elif frame.kind == DATA:
@@ -76,10 +94,54 @@ class WorkerTunnel:
         else:
             raise ProtocolError("unexpected response frame from the hub")
 
+    def _open(self, number: int, open_frame: OpenFrame) -> None:
+        if open_frame.request.method != CONNECT:
+            stream = self._streams[number] = _WorkerStream(number, self.connection, self._handler, self._remove_stream)
+            stream.on_open(open_frame)
+            return
+        raw = RawConnection(number, self.connection, lambda done: self._raw_connections.pop(done, None))
+        self._raw_connections[number] = raw
+        task = asyncio.get_running_loop().create_task(self._connect(raw, open_frame.request))
+        self._connect_tasks.add(task)
+        task.add_done_callback(self._connect_tasks.discard)
+
+    async def _connect(self, raw: RawConnection, request: Request) -> None:
+        """Joins the raw connection and the local server by a pair of sockets."""
+        try:
+            serve = await self._socket_handler(request.path)
+            near, far = _socket_pair()
+        except Exception as error:
+            self._refuse(raw, error)
+            return
+        if raw.is_done:
+            near.close()
+            far.close()
+            return
+        serve(far, request.headers.get(CLIENT_ADDRESS_HEADER, ""), lambda: None)
+        self.connection.send(HEAD, raw.stream_id, encode_head(200, "", (), None))
+        await raw.attach(near)
+
+    async def _socket_handler(self, path: str) -> SocketHandler:
+        if self._connector is None:
+            raise NotImplementedHere("this worker does not accept connections to hosted clusters")
+        return await self._connector(parse_hosted_path(path))
+
+    def _refuse(self, raw: RawConnection, error: Exception) -> None:
+        if raw.is_done:
+            return
+        if not isinstance(error, StatusError):
+            log.error("connection through the tunnel failed", exc_info=error)
+            error = InternalError("Internal error occurred: see the worker's log")
+        head = encode_head(error.status_code, "", ((REFUSAL_HEADER, error.message[:MAX_REFUSAL]),), 0)
+        self.connection.send(HEAD, raw.stream_id, head)
+        raw.abort()
+
     def _remove_stream(self, number: int) -> None:
         self._streams.pop(number, None)
 
     def _on_connection_lost(self) -> None:
+        for raw in list(self._raw_connections.values()):
+            raw.drop()
         for stream in list(self._streams.values()):
             stream.drop()
         self._ended.set()
@@ -242,6 +304,16 @@ class _WorkerStream:
         for callback in self._callbacks:
             loop.call_soon(callback)
         self._callbacks.clear()
+
+
+def _socket_pair() -> tuple[socket.socket, socket.socket]:
+    try:
+        near, far = socket.socketpair()
+    except OSError as error:
+        raise Unavailable(f"the worker cannot open a socket: {error.strerror}", retry_after=1) from error
+    near.setblocking(False)
+    far.setblocking(False)
+    return near, far
 
 
 def error_response(error: BaseException) -> Response:
