@@ -36,6 +36,11 @@ class ExtraRoutes:
         )
         """Path prefixes of passthrough routes."""
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The first path segments of all routes."""
+        return frozenset(self._routes)
+
     def passthrough_handler(self, path: str) -> tuple[str, Handler]:
         """Name and handler of the passthrough route of a path."""
         name = _first_segment(path)

@@ -36,6 +36,8 @@ class Request:
     """Every header line in order. Filled only if a name came twice."""
     original_path: str = ""
     """The path the client sent, if a route has rewritten `path`. Responses that contain URLs repeat it."""
+    at_own_address: bool = False
+    """The request came to the address of one cluster: only credentials of that cluster are accepted."""
 
     def header_list(self, name: str) -> list[str]:
         """Returns all values of a header that may come more than once."""

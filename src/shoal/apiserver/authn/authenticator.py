@@ -123,6 +123,12 @@ class Authenticator:
 
     def authenticate(self, request: Request, cluster: str) -> User:
         """Returns the user of a request for the cluster. Raises Unauthorized, whose message never gives the reason."""
+        user = self._authenticate(request, cluster)
+        if request.at_own_address and user.cluster != cluster:
+            raise Unauthorized("Unauthorized")
+        return user
+
+    def _authenticate(self, request: Request, cluster: str) -> User:
         error = None
         if request.certificate is not None:
             try:

@@ -2,6 +2,7 @@
 
 `parser` turns bytes into requests. `connection` answers them in order. `sink` is the writing end of a stream.
 `encoding` builds heads and bodies. `listener` accepts connections. `server` owns the connections and closes them.
+`virtual_host` serves connections that were accepted elsewhere.
 Nothing here knows Kubernetes except the `v1.Status` body of rejected requests.
 """
 

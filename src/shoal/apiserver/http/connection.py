@@ -10,8 +10,9 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
+from shoal.apiserver.http.client_certificate import client_certificate
 from shoal.apiserver.http.encoding import (
     SMALL_WRITE_BATCH_BYTES,
     WRITE_BATCH_BYTES,
@@ -28,7 +29,7 @@ from shoal.apiserver.http.limits import ConnectionPhase, HTTPLimits
 from shoal.apiserver.http.parser import ParsedRequest, RequestParser
 from shoal.apiserver.http.sink import StreamSink
 from shoal.objects.errors import BadRequest, InternalError, StatusError, Unavailable
-from shoal.objects.wire import Answer, ClientCertificate, Handler, Response, StreamResponse, Upgrade
+from shoal.objects.wire import Answer, Handler, Response, StreamResponse, Upgrade
 
 log = logging.getLogger(__name__)
 
@@ -44,14 +45,24 @@ class ConnectionOwner(Protocol):
     """The server as its connections use it."""
 
     handler: Handler
-    limits: HTTPLimits
-    on_error: Callable[[StatusError], Response]
-    date: bytes
-    """The `Date` header line of the current second."""
-    loop_time: float
-    """`loop.time()` as of the last tick."""
-    is_draining: bool
-    """True when every response is the last one of its connection."""
+
+    @property
+    def limits(self) -> HTTPLimits: ...
+
+    @property
+    def on_error(self) -> Callable[[StatusError], Response]: ...
+
+    @property
+    def date(self) -> bytes:
+        """The `Date` header line of the current second."""
+
+    @property
+    def loop_time(self) -> float:
+        """`loop.time()` as of the last tick."""
+
+    @property
+    def is_draining(self) -> bool:
+        """True when every response is the last one of its connection."""
 
     @property
     def flusher(self) -> StreamFlusher: ...
@@ -78,6 +89,7 @@ class HTTPConnection(asyncio.Protocol):
         "_parsed",
         "_parser",
         "_phase",
+        "_remote_addr",
         "_server",
         "_transport",
         "deadline",
@@ -88,13 +100,14 @@ class HTTPConnection(asyncio.Protocol):
     _parser: RequestParser
     _parsed: ParsedRequest
 
-    def __init__(self, server: ConnectionOwner, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, server: ConnectionOwner, loop: asyncio.AbstractEventLoop, remote_addr: str = "") -> None:
+        """`remote_addr` is the address of the client, if the socket does not know it."""
         self._server = server
         self._loop = loop
+        self._remote_addr = remote_addr
         self._in_progress: asyncio.Future[Answer] | Iterator[bytes | memoryview] | StreamSink | None = None
-        self._is_closing = self._is_stopping = False
+        self._is_closing = self._is_stopping = self.write_paused = False
         self._is_reading = True
-        self.write_paused = False
         self._phase: ConnectionPhase | None = ConnectionPhase.HEAD
         self.deadline = math.inf
         """The loop time at which the server closes this connection unless it makes progress."""
@@ -108,7 +121,8 @@ class HTTPConnection(asyncio.Protocol):
         if not self._server.admit(self):
             self._transport.abort()
         peer = transport.get_extra_info("peername")
-        self._parser = RequestParser(limits, str(peer[0]) if peer else "", _client_certificate(transport))
+        remote_addr = self._remote_addr or (str(peer[0]) if peer else "")
+        self._parser = RequestParser(limits, remote_addr, client_certificate(transport))
         self.deadline = self._loop.time() + limits.header_timeout
 
     def data_received(self, data: bytes) -> None:
@@ -384,17 +398,3 @@ class HTTPConnection(asyncio.Protocol):
         if phase is not self._phase:
             self._phase = phase
             self.deadline = self._server.loop_time + self._server.limits.timeout_of(phase)
-
-
-def _client_certificate(transport: asyncio.BaseTransport) -> ClientCertificate | None:
-    """Returns the subject and URI SANs of the peer's certificate, which the TLS layer has verified."""
-    tls: Any = transport.get_extra_info("ssl_object")
-    peer_cert = tls.getpeercert() if tls is not None else None
-    if not peer_cert:
-        return None
-    subject = [pair for names in peer_cert.get("subject", ()) for pair in names]
-    return ClientCertificate(
-        next((value for key, value in subject if key == "commonName"), ""),
-        tuple(value for key, value in subject if key == "organizationName"),
-        tuple(value for key, value in peer_cert.get("subjectAltName", ()) if key == "URI"),
-    )

@@ -44,7 +44,7 @@ class Listener:
         """Listens and returns the port: the requested one, or a free one for 0."""
         self._loop = asyncio.get_running_loop()
         self.ssl_context = ssl_context
-        self._socket = _listen(host, port)
+        self._socket = listening_socket(host, port)
         self._loop.add_reader(self._socket, self._accept)
         return int(self._socket.getsockname()[1])
 
@@ -94,21 +94,30 @@ class Listener:
             if since < oldest:
                 conn.close()
                 continue
-            task = self._loop.create_task(self._handshake(conn))
-            self._handshakes.add(task)
-            task.add_done_callback(partial(self._on_handshake_done, conn))
+            self.start_handshake(conn, self._factory, self.ssl_context)
         self._handshake_scheduled = bool(self._accepted)
         if self._handshake_scheduled:
             self._loop.call_soon(self._start_handshakes)
 
-    async def _handshake(self, conn: socket.socket) -> None:
+    def start_handshake(
+        self, conn: socket.socket, factory: Callable[[], asyncio.Protocol], ssl_context: ssl.SSLContext | None
+    ) -> asyncio.Task[None]:
+        """Returns the task of the handshake."""
+        task = self._loop.create_task(self._handshake(conn, factory, ssl_context))
+        self._handshakes.add(task)
+        task.add_done_callback(partial(self._on_handshake_done, conn))
+        return task
+
+    async def _handshake(
+        self, conn: socket.socket, factory: Callable[[], asyncio.Protocol], ssl_context: ssl.SSLContext | None
+    ) -> None:
         with suppress(OSError):  # ssl.SSLError is an OSError: the peer does not speak TLS or disconnected
             await self._loop.connect_accepted_socket(
-                self._factory,
+                factory,
                 conn,
-                ssl=self.ssl_context,
-                ssl_handshake_timeout=self._handshake_timeout if self.ssl_context else None,
-                ssl_shutdown_timeout=2.0 if self.ssl_context else None,
+                ssl=ssl_context,
+                ssl_handshake_timeout=self._handshake_timeout if ssl_context else None,
+                ssl_shutdown_timeout=2.0 if ssl_context else None,
             )
 
     def _on_handshake_done(self, conn: socket.socket, task: asyncio.Task[None]) -> None:
@@ -117,12 +126,12 @@ class Listener:
             conn.close()
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Returns a socket that listens, does not block, and has the options that accepted sockets inherit."""
     dual_stack = host in ("", "::") and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if ":" in host or dual_stack else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=dual_stack)
     listener.setblocking(False)
-    # Accepted sockets inherit these.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_KEEPIDLE"):
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _TCP_KEEPALIVE_SECONDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable, Collection
 
@@ -55,6 +56,17 @@ class HTTPServer:
         self._listener = Listener(lambda: HTTPConnection(self, loop), self.limits.header_timeout)
         return self._listener.start(host, port, ssl_context)
 
+    def serve_socket(
+        self, conn: socket.socket, factory: Callable[[], HTTPConnection], ssl_context: ssl.SSLContext
+    ) -> asyncio.Task[None] | None:
+        """Serves a connection that was accepted elsewhere. Returns the task of its handshake, None if the server has
+        stopped.
+        """
+        if self._listener is None or self._connection_removed is not None:
+            conn.close()
+            return None
+        return self._listener.start_handshake(conn, factory, ssl_context)
+
     def set_ssl_context(self, ssl_context: ssl.SSLContext) -> None:
         """Sets the TLS context of new connections."""
         if self._listener is not None:
@@ -105,8 +117,13 @@ class HTTPServer:
         if self._connection_removed is not None:
             self._connection_removed.set()
 
-    def upgrade(self, connection: HTTPConnection, transport: asyncio.Transport) -> HijackedConnection:
-        hijacked = HijackedConnection(transport, self.remove)
+    def upgrade(
+        self,
+        connection: HTTPConnection,
+        transport: asyncio.Transport,
+        on_close: Callable[[HijackedConnection], None] | None = None,
+    ) -> HijackedConnection:
+        hijacked = HijackedConnection(transport, on_close or self.remove)
         self._hijacked.add(hijacked)
         self.remove(connection)
         return hijacked

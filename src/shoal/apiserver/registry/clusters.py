@@ -17,6 +17,7 @@ from shoal.apiserver.registry import mirrored_pods
 from shoal.apiserver.registry.negotiated import NEGOTIATED_RESOURCES, resource_from_negotiated
 from shoal.apiserver.registry.registry import Registry, Resource
 from shoal.apiserver.request.info import ROOT
+from shoal.kinds.fleet.endpoint import Endpoint, endpoint_of
 from shoal.kinds.fleet.logicalcluster import GROUP, PLURAL, restored_revision, token_keys
 from shoal.kinds.versions import NEWEST_MINOR, minor_of
 from shoal.kinds.workload import workloadcluster
@@ -40,6 +41,8 @@ class LogicalCluster:
     """Older revisions belong to the server the cluster was on before."""
     token_keys: tuple[str, ...] = ()
     """Public keys of the servers the cluster was on before."""
+    endpoint: Endpoint | None = None
+    """Its own address."""
 
 
 ProfileVersion = tuple[str, int]
@@ -183,4 +186,5 @@ def _cluster_of(entry: CachedObject) -> LogicalCluster:
         terminating="deletionTimestamp" in metadata,
         oldest_revision=above + 1 if (above := restored_revision(obj)) else 0,
         token_keys=token_keys(obj),
+        endpoint=endpoint_of(obj),
     )

@@ -14,6 +14,13 @@ SERVICE_NAME = "kubernetes"
 SERVICE_NAMESPACE = "default"
 
 
+def api_server_names(host: str) -> tuple[str, ...]:
+    """Returns the names and addresses by which programs reach the API of a cluster whose own address is at `host`."""
+    service = f"{SERVICE_NAME}.{SERVICE_NAMESPACE}"
+    in_cluster = (SERVICE_NAME, service, f"{service}.svc", f"{service}.svc.cluster.local", KUBERNETES_SERVICE_IP)
+    return tuple(dict.fromkeys((host, *in_cluster, "localhost", "127.0.0.1")))
+
+
 def kubernetes_service(port: int) -> Object:
     return {
         "apiVersion": "v1",

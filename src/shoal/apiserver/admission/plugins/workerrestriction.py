@@ -13,6 +13,7 @@ from shoal.apiserver.admission.plugins.csr import RESOURCE as REQUESTS
 from shoal.apiserver.request.info import ROOT
 from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.kinds.fleet import infrav1, migration, worker_join
+from shoal.kinds.fleet.endpoint import ENDPOINT_READY
 from shoal.objects.conditions import get_condition
 
 Object = dict[str, Any]
@@ -26,10 +27,13 @@ _ADMIN_SPEC_FIELDS = (
 """Fields of a Worker's spec that steer scheduling and are therefore set by administrators."""
 _DECLARED_FIELDS = ("capacity", "location", "provides")
 """Fields a worker may set if it registered itself."""
-_HUB_STATUS_FIELDS = ("assignedWorker", "lastWorker", "epoch", "move", "lastMove", "restoreFrom", "formerWorkers")
-_HUB_CONDITIONS = (infrav1.SCHEDULED, infrav1.WORKER_READY, infrav1.MOVING, infrav1.MOVABLE)
-"""Fields and conditions of a ManagedCluster about its assignment and the worker's reachability, which only the hub
-sets.
+_HUB_STATUS_FIELDS = (
+    *("assignedWorker", "lastWorker", "epoch", "move", "lastMove", "restoreFrom", "formerWorkers"),
+    "endpoint",
+)
+_HUB_CONDITIONS = (infrav1.SCHEDULED, infrav1.WORKER_READY, infrav1.MOVING, infrav1.MOVABLE, ENDPOINT_READY)
+"""Fields and conditions of a ManagedCluster about its assignment, the worker's reachability and its address at the hub,
+which only the hub sets.
 """
 
 
