@@ -20,6 +20,8 @@ from shoal.client.transport import RESTConfig
 from shoal.clock import SystemClock
 from shoal.dashboard import Dashboard
 from shoal.fleet.tunnel import TunnelRegistry, hub_dialer, new_tunnel_agent
+from shoal.fleet.tunnel.paths import HostedPath
+from shoal.fleet.tunnel.raw_connection import SocketHandler
 from shoal.store.sqlite import SqliteStore
 from tests.fleet.tunnel.socket_pair import until
 
@@ -62,10 +64,13 @@ class Fleet:
 
     async def connect(self, token: str = "w1-token") -> asyncio.Task[None]:
         dial = hub_dialer(RESTConfig(self.hub.url, self.tls, token), "w1")
-        server = new_tunnel_agent(dial, self.worker.app.handle, SystemClock(), "w1")
+        server = new_tunnel_agent(dial, self.worker.app.handle, SystemClock(), "w1", self.connect_hosted)
         self._tasks.append(asyncio.create_task(server.run()))
         await until(lambda: self.tunnels.connected_workers() == ["w1"])
         return self._tasks[-1]
+
+    async def connect_hosted(self, target: HostedPath) -> SocketHandler:
+        return await self.worker.cluster_addresses.socket_handler(target.logical_cluster)
 
     async def assign(self, worker: str) -> None:
         patch = {"status": {"assignedWorker": worker}}

@@ -13,9 +13,10 @@ import pytest
 
 from shoal.clock import FakeClock
 from shoal.fleet.tunnel import TunnelRegistry, raw_connection
-from shoal.fleet.tunnel.frames import INITIAL_CREDIT
+from shoal.fleet.tunnel.frames import INITIAL_CREDIT, OpenFrame
 from shoal.fleet.tunnel.paths import HostedPath
 from shoal.fleet.tunnel.raw_connection import MAX_PENDING, SocketHandler
+from shoal.fleet.tunnel.worker_end import WorkerTunnel, _WorkerStream
 from shoal.objects.errors import NotFound, NotImplementedHere, StatusError, Unavailable
 from shoal.objects.wire import Answer, Request, Response
 from tests.fleet.tunnel.socket_pair import Tunnel, settled, tunnel, until
@@ -145,7 +146,8 @@ async def test_bytes_go_both_ways() -> None:
             send(opened.client, up),
             send(site.sockets[0], down),
         )
-        assert received[:2] == [b"early" + up, down]
+        assert received[0] == b"early" + up
+        assert received[1] == down
         opened.client.close()
         assert await receive(site.sockets[0], 1) == b""
 
@@ -273,20 +275,18 @@ async def test_a_fault_of_the_worker_is_not_shown_to_the_hub(caplog: pytest.LogC
         await until(lambda: expected in [each.message for each in caplog.records])
 
 
-async def test_an_old_worker_takes_the_connection_for_a_request(caplog: pytest.LogCaptureFixture) -> None:
+def open_as_request(worker: WorkerTunnel, number: int, open_frame: OpenFrame) -> None:
+    """What a worker did before there were raw connections."""
+    stream = worker._streams[number] = _WorkerStream(number, worker.connection, worker._handler, worker._remove_stream)
+    stream.on_open(open_frame)
+
+
+async def test_an_old_worker_takes_the_connection_for_a_request(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Such a worker passes the frame to its handler, which refuses the method."""
-
+    monkeypatch.setattr(WorkerTunnel, "_open", open_as_request)
     async with tunnel(lambda request: Response(405, b"no such method")) as pair:
-        worker = pair.worker
-        worker._open = lambda number, frame: open_request(number, frame)  # type: ignore[method-assign]
-
-        def open_request(number: int, frame: object) -> None:
-            from shoal.fleet.tunnel.worker_end import _WorkerStream  # noqa: PLC0415
-
-            stream = _WorkerStream(number, worker.connection, worker._handler, worker._remove_stream)
-            worker._streams[number] = stream
-            stream.on_open(frame)  # type: ignore[arg-type]
-
         opened = await connect(pair)
         await send(opened.client, b"x" * 10_000)
         assert await receive(opened.client, 1) == b""

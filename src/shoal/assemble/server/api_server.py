@@ -29,6 +29,7 @@ from shoal.apiserver.cache.compaction import HistoryCompactor, HistoryWindow
 from shoal.apiserver.cache.readiness import StoreReadiness
 from shoal.apiserver.cache.storage_form import encode
 from shoal.apiserver.chain import HandlerChain
+from shoal.apiserver.cluster_addresses import ClusterAddresses
 from shoal.apiserver.endpoints.discovery import DiscoveryHandler
 from shoal.apiserver.endpoints.nonresource import NonResourceHandler
 from shoal.apiserver.endpoints.openapi import OpenAPIService
@@ -125,6 +126,8 @@ class ApiServer:
         self.port = 0
         self._pipes: WeakSet[Pipe] = WeakSet()
         self._http = http
+        self.cluster_addresses = ClusterAddresses(core, http, settings.directory)
+        """Serves connections to the own addresses of logical clusters."""
         self._draining = False
         self._tasks: list[asyncio.Task[None]] = []
         self.reload_serving_certificate: Callable[[], Coroutine[Any, Any, bool]] | None = None

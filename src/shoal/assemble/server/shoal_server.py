@@ -15,6 +15,7 @@ from shoal.apiserver.audit import AuditConfig as AuditConfig
 from shoal.apiserver.idle import DEFAULT_IDLE_SECONDS as DEFAULT_IDLE_SECONDS
 from shoal.assemble.server.api_server import ApiServer, ApiServerSettings, admin_user, worker_user
 from shoal.assemble.server.backup_route import backup_routes
+from shoal.assemble.server.cluster_ports import ClusterPorts
 from shoal.assemble.server.embedded_controllers import EmbeddedControllers
 from shoal.assemble.server.hosted_storage import HostedClusterStorage
 from shoal.assemble.server.routes import hub_routes, no_routes
@@ -38,6 +39,7 @@ from shoal.fleet.bus.settings import BusSettings
 from shoal.fleet.tunnel import TunnelRegistry
 from shoal.fleet.worker.fence.fence import WriteFence
 from shoal.fleet.worker.migration import MigrationSupport
+from shoal.kinds.fleet.endpoint import DEFAULT_RANGE, PortRange
 from shoal.store.fencing import GuardedStore
 from shoal.store.sqlite.file import FILE_NAME
 from shoal.sync.controllers import SyncSettings
@@ -70,6 +72,8 @@ class ShoalServerSettings:
     """True if the hub runs the processes of Workers with infrastructure process."""
     shutdown_delay: float = 0.0
     """Seconds it keeps serving after the stop signal, while /readyz fails."""
+    cluster_ports: PortRange = DEFAULT_RANGE
+    """The ports of a hub that clusters may have as addresses of their own."""
     worker_image: str = ""
     """The image in the clusters of Workers with infrastructure kind; empty: that of the release."""
 
@@ -87,6 +91,7 @@ class ShoalServer:
         *,
         worker_processes: WorkerProcesses | None,
         cluster_moves: MigrationSupport | None,
+        cluster_ports: ClusterPorts | None = None,
         shutdown_delay: float = 0.0,
     ) -> None:
         self.directory = directory
@@ -97,6 +102,8 @@ class ShoalServer:
         """Tunnels to the hosted clusters of workers."""
         self.cluster_moves = cluster_moves
         """Of a worker's server: moves clusters from here and to here."""
+        self.cluster_ports = cluster_ports
+        """Of a hub: the addresses of clusters."""
         self._controllers, self._processes = controllers, worker_processes
         self._shutdown_delay = shutdown_delay
         self.shared_ca: SharedCA | None = None
@@ -177,6 +184,9 @@ class ShoalServer:
             worker_processes=worker_processes,
             worker_image=settings.worker_image,
         )
+        cluster_ports = ClusterPorts(server, tunnels, settings.cluster_ports) if settings.is_hub else None
+        if cluster_ports is not None:
+            cluster_ports.start()
         return cls(
             directory,
             opened_store,
@@ -185,6 +195,7 @@ class ShoalServer:
             tunnels,
             worker_processes=worker_processes,
             cluster_moves=cluster_moves,
+            cluster_ports=cluster_ports,
             shutdown_delay=settings.shutdown_delay,
         )
 
@@ -217,6 +228,8 @@ class ShoalServer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._processes is not None:
             await self._processes.stop_all()
+        if self.cluster_ports is not None:
+            self.cluster_ports.close()
         self.tunnels.close()
         await self.server.stop()
         await self._opened_store.close()

@@ -23,6 +23,8 @@ from shoal.fleet.controllers import WATCH_BUS, check_bus, new_worker_controllers
 from shoal.fleet.resources import LOGICAL_CLUSTERS
 from shoal.fleet.tunnel import TunnelRegistry, hub_dialer, new_tunnel_agent
 from shoal.fleet.tunnel.agent import Dial
+from shoal.fleet.tunnel.paths import HostedPath
+from shoal.fleet.tunnel.raw_connection import SocketHandler
 from shoal.fleet.worker.identity.renewal import CertificateRenewer
 from shoal.fleet.worker.settings import WorkerSettings
 from shoal.kinds.fleet import infrav1
@@ -90,8 +92,12 @@ class WorkerServer:
         `extra_controllers` returns further controllers.
         """
         worker = cls(shoal, hub)
+
+        async def connect_hosted(target: HostedPath) -> SocketHandler:
+            return await shoal.server.cluster_addresses.socket_handler(target.logical_cluster)
+
         if isinstance(hub_link, TunnelRegistry):
-            worker._unregister = hub_link.register(settings.name, shoal.server.app.handle)
+            worker._unregister = hub_link.register(settings.name, shoal.server.app.handle, connect_hosted)
 
         link_metrics = LinkMetrics(clock)
         for series in link_metrics.counters():
@@ -108,7 +114,9 @@ class WorkerServer:
                 *extra_controllers(),
             ]
             if not isinstance(hub_link, TunnelRegistry):
-                controllers.append(new_tunnel_agent(hub_link, shoal.server.app.handle, clock, settings.name))
+                controllers.append(
+                    new_tunnel_agent(hub_link, shoal.server.app.handle, clock, settings.name, connect_hosted)
+                )
             return controllers
 
         worker._tasks = [asyncio.create_task(run_manager(new_controllers(), clock), name=f"worker {settings.name}")]

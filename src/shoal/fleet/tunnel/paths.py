@@ -41,8 +41,13 @@ class HostedPath(NamedTuple):
         return managed_cluster_path(self.namespace, self.name) + self.rest
 
     @property
+    def logical_cluster(self) -> str:
+        """The name of the hosted cluster at its worker."""
+        return f"{self.namespace}.{self.name}"
+
+    @property
     def local_path(self) -> str:
-        return f"/clusters/{self.namespace}.{self.name}{self.rest}"
+        return f"/clusters/{self.logical_cluster}{self.rest}"
 
 
 def parse_hosted_path(path: str) -> HostedPath:

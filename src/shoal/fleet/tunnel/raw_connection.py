@@ -48,7 +48,7 @@ class RawConnection(asyncio.Protocol):
         self,
         stream_id: int,
         connection: TunnelConnection,
-        on_done: Callable[[int], None],
+        on_done: Callable[[int], object],
         on_closed: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_done` is called once when the stream has ended, `on_closed` once when the socket is closed."""

@@ -48,15 +48,15 @@ class TunnelRegistry:
         return lambda: self._unregister(worker, connected)
 
     def handler_for(self, worker: str) -> Handler:
-        return self._connected(worker).handler
+        return self._connected_worker(worker).handler
 
     def connector_for(self, worker: str) -> Connector:
-        connector = self._connected(worker).connector
+        connector = self._connected_worker(worker).connector
         if connector is None:
             raise NotImplementedHere(f'worker "{worker}" does not accept connections to hosted clusters')
         return connector
 
-    def _connected(self, worker: str) -> ConnectedWorker:
+    def _connected_worker(self, worker: str) -> ConnectedWorker:
         connected = self._workers.get(worker)
         if connected is None:
             raise not_connected_error(worker)

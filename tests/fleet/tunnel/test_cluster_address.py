@@ -1,0 +1,220 @@
+"""A hosted cluster at a port of the hub: TLS ends at a worker behind a tunnel, with the cluster's own certificate."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import ssl
+from collections.abc import AsyncIterator
+
+import pytest
+
+from shoal.assemble.server.cluster_ports import ClusterPorts
+from shoal.client.rest import Client
+from shoal.kinds.fleet.endpoint import PortRange
+from shoal.objects.errors import Unauthorized
+from tests.fleet.tunnel.conftest import CLUSTERS, MANAGED, Fleet, typed
+from tests.fleet.tunnel.socket_pair import until
+from tests.fleet.tunnel.test_end_to_end import MAPS, config_map, work
+from tests.serving_ports import free_port, new_request, request, trust
+
+pytestmark = pytest.mark.anyio
+
+EAST = "default.east"
+NAMES = [
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+    "localhost",
+    "127.0.0.1",
+    "10.0.0.1",
+    "hub.example",
+]
+
+
+class Ports:
+    """The fleet with a port for the hosted cluster."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet, self.port = fleet, free_port()
+        self.cluster_ports = ClusterPorts(fleet.hub, fleet.tunnels, PortRange(1024, 65_535))
+
+    @property
+    def authority(self) -> str:
+        return self.fleet.worker.core.keys.ca_bundle(EAST)
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    async def give_address(self, cluster: str = EAST, port: int = 0) -> None:
+        status = {"status": {"endpoint": {"host": "hub.example", "port": port or self.port}}}
+        worker = Client(self.fleet.worker.transport(), "worker-admin")
+        await worker.merge_patch(CLUSTERS, cluster, status, subresource="status")
+        await self.fleet.worker.core.keys.ensure_root_ca(cluster)
+
+    def certificate_of(self, cluster: str) -> str:
+        found = self.fleet.worker.core.clusters.get(cluster)
+        assert found is not None
+        return found.uid
+
+    async def client_certificate(self, cluster: str, user: str = "jane") -> tuple[bytes, bytes]:
+        csr, key = new_request(user, "system:masters")
+        keys = self.fleet.worker.core.keys
+        certificate = await keys.sign_request(csr, cluster, self.certificate_of(cluster), 3600, ["client auth"])
+        return certificate, key
+
+
+@pytest.fixture
+async def ports(fleet: Fleet) -> AsyncIterator[Ports]:
+    made = Ports(fleet)
+    made.cluster_ports.start()
+    await fleet.connect()
+    await made.give_address()
+    endpoint = {"status": {"endpoint": {"host": "hub.example", "port": made.port}}}
+    await fleet.admin.merge_patch(MANAGED, "east", endpoint, "default", "status")
+    assert made.cluster_ports.is_listening(made.port)
+    try:
+        yield made
+    finally:
+        made.cluster_ports.close()
+
+
+async def test_the_certificate_is_that_of_the_cluster(ports: Ports) -> None:
+    tls = trust(ports.authority)
+    for name in NAMES:
+        status, version = await request(ports.port, tls, "/version", name=name)
+        assert (status, version["major"]) == (200, "1")
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        await request(ports.port, tls, "/version", name="other.example")
+    with pytest.raises(ssl.SSLCertVerificationError, match=r"unable to get local issuer|self-signed"):
+        await request(ports.port, ports.fleet.tls, "/version")
+
+
+async def test_a_client_works_there(ports: Ports) -> None:
+    await work(ports.fleet.client(ports.url, "east-admin", trust(ports.authority)))
+    await until(lambda: ports.cluster_ports.open_connections <= 1)
+
+
+async def test_nothing_else_of_the_worker_is_there(ports: Ports) -> None:
+    tls = trust(ports.authority)
+    for path in ("/clusters/root/api", f"/clusters/{EAST}/api", "/clusters", "/clusters/*/api/v1/pods"):
+        for token in ("", "east-admin", "worker-admin"):
+            assert (await request(ports.port, tls, path, token))[0] == 404, path
+    for path in ("/managedclusters/default/east/api", "/ui/", "/workers/w1/tunnel", "/join/ca.crt", "/backup"):
+        assert (await request(ports.port, tls, path, "east-admin"))[0] == 404, path
+    status, found = await request(ports.port, tls, "/openapi/v3", "east-admin")
+    assert status == 200
+    assert found["paths"]["api/v1"]["serverRelativeURL"].startswith("/openapi/v3/api/v1?hash=")
+
+
+async def test_only_credentials_of_the_cluster_are_accepted(ports: Ports) -> None:
+    tls = trust(ports.authority)
+    namespaces = "/api/v1/namespaces"
+    assert (await request(ports.port, tls, namespaces, "east-admin"))[0] == 200
+    assert (await request(ports.port, tls, namespaces, "jane"))[0] == 403
+    for token in ("hub-admin", "w1-token", "worker-admin", "unknown"):
+        assert (await request(ports.port, tls, namespaces, token))[0] == 401, token
+
+
+async def test_a_client_certificate_counts_in_its_cluster_only(ports: Ports) -> None:
+    fleet, namespaces = ports.fleet, "/api/v1/namespaces"
+    worker = Client(fleet.worker.transport(), "worker-admin")
+    await worker.create(CLUSTERS, typed("core.shoal.dev/v1alpha1", "LogicalCluster", "default.west", spec={}))
+    await fleet.admin.create(
+        MANAGED, typed("infrastructure.cluster.x-k8s.io/v1alpha1", "ManagedCluster", "west", spec={}), "default"
+    )
+    west_port = free_port()
+    await ports.give_address("default.west", west_port)
+    status = {"status": {"assignedWorker": "w1", "endpoint": {"host": "hub.example", "port": west_port}}}
+    await fleet.admin.merge_patch(MANAGED, "west", status, "default", "status")
+    certificate, key = await ports.client_certificate(EAST)
+    assert (await request(ports.port, trust(ports.authority, certificate, key), namespaces))[0] == 200
+    west_authority = fleet.worker.core.keys.ca_bundle("default.west")
+    assert (await request(west_port, trust(west_authority), "/version"))[0] == 200
+    for port, authority in (
+        (west_port, west_authority),
+        (fleet.hub.port, fleet.hub.authority.certificate.decode()),
+        (fleet.worker.port, fleet.worker.authority.certificate.decode()),
+    ):
+        with pytest.raises((ssl.SSLError, ConnectionError, IndexError)):
+            await request(port, trust(authority, certificate, key), namespaces)
+    # Signed by the authority of east, but for west.
+    csr, other_key = new_request("jane", "system:masters")
+    foreign = await fleet.worker.core.keys.sign_request(
+        csr, EAST, ports.certificate_of("default.west"), 3600, ["client auth"]
+    )
+    assert (await request(ports.port, trust(ports.authority, foreign, other_key), namespaces))[0] == 401
+
+
+async def test_a_worker_that_is_away_and_comes_back(ports: Ports) -> None:
+    fleet, tls = ports.fleet, trust(ports.authority)
+    for end in list(fleet.tunnels._tunnels.values()):
+        end._connection.abort()
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        await request(ports.port, tls, "/version")
+    await until(lambda: fleet.tunnels.connected_workers() == ["w1"])
+    assert (await request(ports.port, tls, "/version"))[0] == 200
+
+
+async def test_watches_end_with_the_tunnel_and_with_the_cluster(ports: Ports) -> None:
+    fleet = ports.fleet
+    east = fleet.client(ports.url, "east-admin", trust(ports.authority))
+    made = await east.create(MAPS, config_map("one"), "default")
+    events = east.watch(MAPS, "default", {"resourceVersion": made["metadata"]["resourceVersion"]})
+    coming = asyncio.ensure_future(anext(events, None))
+    await east.merge_patch(MAPS, "one", {"data": {"text": "changed"}}, "default")
+    assert (await coming) is not None
+    worker = Client(fleet.worker.transport(), "worker-admin")
+    coming = asyncio.ensure_future(anext(events, None))
+    await worker.merge_patch(CLUSTERS, EAST, {"metadata": {"finalizers": None}})
+    await worker.delete(CLUSTERS, EAST)
+    assert (await asyncio.gather(coming, return_exceptions=True))[0] is not made
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        await request(ports.port, trust(ports.authority or fleet.worker.authority.certificate.decode()), "/version")
+
+
+async def test_a_reader_that_does_not_read_costs_little_memory(ports: Ports) -> None:
+    """The worker holds what a watch may be behind, and the hub almost nothing."""
+    fleet = ports.fleet
+    local = Client(fleet.worker.transport(), "east-admin", cluster=EAST)
+    tls = trust(ports.authority)
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", ports.port, ssl=tls, server_hostname="localhost", limit=1024
+    )
+    head = b"GET /api/v1/namespaces/default/configmaps?watch=true HTTP/1.1\r\nHost: x\r\n"
+    writer.write(head + b"Authorization: Bearer east-admin\r\n\r\n")
+    await reader.readuntil(b"\r\n\r\n")
+    await local.create(MAPS, config_map("large"), "default")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for number in range(60):
+        await local.merge_patch(MAPS, "large", {"data": {"text": f"{number % 10}" * 900_000}}, "default")
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    (raw,) = next(iter(fleet.tunnels._tunnels.values()))._raw_connections.values() or (None,)
+    assert raw is None or raw.send_buffer.pending < 1_000_000
+    assert grown < 400_000, "kilobytes"
+    writer.transport.abort()
+    await until(lambda: ports.cluster_ports.open_connections == 0)
+
+
+async def test_a_connection_that_says_nothing_is_closed_with_the_port_gone(ports: Ports) -> None:
+    with socket.create_connection(("127.0.0.1", ports.port)) as silent:
+        await until(lambda: ports.cluster_ports.open_connections == 1)
+        await ports.fleet.admin.merge_patch(MANAGED, "east", {"status": {"endpoint": None}}, "default", "status")
+        assert not ports.cluster_ports.is_listening(ports.port)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", ports.port)
+        silent.close()
+        await until(lambda: ports.cluster_ports.open_connections == 0)
+
+
+async def test_the_stable_address_still_takes_tokens_only(ports: Ports) -> None:
+    certificate, key = await ports.client_certificate(EAST)
+    tls = trust(ports.fleet.hub.authority.certificate.decode(), certificate, key)
+    with pytest.raises((ssl.SSLError, ConnectionError, IndexError)):
+        await request(ports.fleet.hub.port, tls, "/managedclusters/default/east/api/v1/namespaces")
+    await work(ports.fleet.east)
+    with pytest.raises(Unauthorized):
+        await ports.fleet.client(ports.fleet.address, "hub-admin").get(MAPS, "x", "default")
