@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import takewhile
 
+from shoal.apiserver.cache.event_history import events_after, in_cluster, undo
 from shoal.apiserver.cache.object_table import ObjectTable as ObjectTable
 from shoal.apiserver.cache.objects import TOMBSTONE as TOMBSTONE
 from shoal.apiserver.cache.objects import CachedObject as CachedObject
@@ -64,6 +65,20 @@ class ResourceCache:
         for entry in objects:
             if entry.key not in table.entries and entry.key not in tombstones:
                 table.put(entry)
+
+    def refresh_bootstrap(self, cluster: str, revision: int) -> list[CacheEvent]:
+        """Replaces bootstrap objects that nobody has written, as of that revision. Returns the events."""
+        table = self.tables.get(cluster)
+        if table is None or not table.has_bootstrap:
+            return []
+        changes = []
+        for entry in self._bootstrap_source(self.key, cluster) or ():
+            old = table.entries.get(entry.key)
+            if old is not None and old.virtual:
+                table.put(entry)
+                changes.append(CacheEvent(revision, cluster, old, entry))
+        self.history.extend(changes)
+        return changes
 
     def drop_derived(self, cluster: str) -> None:
         """Drops derived state of an idle cluster."""
@@ -167,7 +182,7 @@ class ResourceCache:
 
     def events_since(self, revision: int) -> list[CacheEvent]:
         """Events after that revision, oldest first."""
-        return _events_after(self.history, revision)
+        return events_after(self.history, revision)
 
     def missed_events(self, cluster: str, revision: int, trigger: Trigger | None = None) -> list[CacheEvent]:
         """Events a handler would have received after that revision. A handler with a trigger must be registered
@@ -176,10 +191,10 @@ class ResourceCache:
         is_long = len(self.history) > SCAN_LIMIT and self.history[-SCAN_LIMIT].revision > revision
         if trigger is not None and is_long:
             recent = self.trigger_watchers[cluster][trigger.key].recent_events(
-                trigger.value, _in_cluster(self.history, cluster)
+                trigger.value, in_cluster(self.history, cluster)
             )
-            return _events_after(recent, revision)
-        return list(_in_cluster(self.events_since(revision), cluster))
+            return events_after(recent, revision)
+        return list(in_cluster(self.events_since(revision), cluster))
 
     def trim(self, revision: int) -> None:
         """Trims the events kept per trigger value. The history itself is shortened event by event."""
@@ -189,7 +204,7 @@ class ResourceCache:
 
     def at_revision(self, cluster: str, revision: int) -> ObjectTable:
         """The table at an older revision, rebuilt by undoing later events."""
-        return _undo(
+        return undo(
             self.table(cluster), [change for change in self.events_since(revision) if change.cluster == cluster]
         )
 
@@ -200,35 +215,8 @@ class ResourceCache:
             events.setdefault(change.cluster, []).append(change)
         return {
             **self.tables,
-            **{where: _undo(self.tables.get(where) or ObjectTable(), made) for where, made in events.items()},
+            **{where: undo(self.tables.get(where) or ObjectTable(), made) for where, made in events.items()},
         }
-
-
-def _events_after(events: deque[CacheEvent], revision: int) -> list[CacheEvent]:
-    if not events or events[-1].revision <= revision:
-        return []
-    result = list(takewhile(lambda change: change.revision > revision, reversed(events)))
-    result.reverse()
-    return result
-
-
-def _in_cluster(events: Iterable[CacheEvent], cluster: str) -> Iterable[CacheEvent]:
-    return events if cluster == "*" else (change for change in events if change.cluster == cluster)
-
-
-def _undo(current: ObjectTable, events: Sequence[CacheEvent]) -> ObjectTable:
-    """Returns the table as it was before these events."""
-    if not events:
-        return current
-    past = ObjectTable()
-    past.entries = dict(current.entries)
-    for change in reversed(events):
-        if change.old is None:
-            past.entries.pop(change.latest.key, None)
-        else:
-            past.entries[change.old.key] = change.old
-    past.keys = sorted(past.entries)
-    return past
 
 
 Observer = Callable[[ResourceCache, CacheEvent], None]
@@ -289,14 +277,25 @@ class WatchCache:
             change = kind.apply(event, cluster, namespace, name)
             self.revision = event.revision
             if change is not None:
-                self._event_log.append((kind, change))
-                self._bytes += len(change.latest.data)
                 if self.traced_changes is not None:
                     change.traceparent = self.traced_changes.pop_traceparent(event.key, event.value)
-                kind.dispatch(change)
-                if self._observers:
-                    self._notify_observers(kind, change)
+                self._deliver(kind, change)
         self._wake_waiters()
+
+    def _deliver(self, kind: ResourceCache, change: CacheEvent) -> None:
+        self._event_log.append((kind, change))
+        self._bytes += len(change.latest.data)
+        kind.dispatch(change)
+        if self._observers:
+            self._notify_observers(kind, change)
+
+    def refresh_bootstrap(self, key: str, cluster: str) -> None:
+        """Replaces the bootstrap objects of a resource in a cluster after what they are made of has changed. Called by
+        the handler of that change, whose revision they get.
+        """
+        kind = self.resource_cache_by_key(key)
+        for change in kind.refresh_bootstrap(cluster, self.revision):
+            self._deliver(kind, change)
 
     def advance(self, revision: int) -> None:
         """Advances to a revision up to which the store holds no events for this cache."""

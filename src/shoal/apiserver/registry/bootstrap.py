@@ -14,7 +14,7 @@ from typing import Any
 
 from shoal.apiserver.cache.cacher import CachedObject
 from shoal.apiserver.cache.storage_form import encode, inject_revision
-from shoal.apiserver.registry.clusters import LogicalCluster
+from shoal.apiserver.registry.clusters import ADDRESS_RESOURCES, LogicalCluster
 from shoal.apiserver.request.info import ROOT
 from shoal.kinds.catalogue import default_rbac
 from shoal.kinds.core import kubernetes_service
@@ -64,11 +64,12 @@ class BootstrapObjects:
         self._address = address
 
     def __call__(self, kind: str, cluster: str) -> list[CachedObject] | None:
-        in_cluster = self._in_cluster_objects(kind, cluster)
+        owner = self._cluster(cluster) if kind in ADDRESS_RESOURCES else None
+        in_cluster = self._in_cluster_objects(kind, cluster, owner)
         objects = in_cluster or _shared_objects(kind)
         if not objects and kind != CRDS:
             return []
-        owner = self._cluster(cluster)
+        owner = owner or self._cluster(cluster)
         if owner is None:
             return None
         if kind == CRDS:
@@ -77,11 +78,15 @@ class BootstrapObjects:
             return []
         if kind == CONFIG_MAPS and not self._root_ca(cluster):
             return None
-        return [_cached_object(kind, obj, owner) for obj in objects]
+        # With an address of its own they have changed since the cluster began.
+        revision = owner.revision if kind in ADDRESS_RESOURCES and owner.endpoint is not None else FIRST_REVISION
+        return [_cached_object(kind, obj, owner, revision) for obj in objects]
 
-    def _in_cluster_objects(self, kind: str, cluster: str) -> list[Object]:
-        """Objects that only programs inside a cluster use."""
+    def _in_cluster_objects(self, kind: str, cluster: str, owner: LogicalCluster | None) -> list[Object]:
+        """Objects that only programs inside a cluster use. A cluster with an address of its own has that in them."""
         host, port = self._address.host, self._address.port
+        if owner is not None and owner.endpoint is not None:
+            host, port = owner.endpoint
         if kind == CONFIG_MAPS:
             return [root_ca_config_map(namespace, self._root_ca(cluster)) for namespace in NAMESPACES]
         if kind == "core/services":
@@ -97,12 +102,12 @@ class BootstrapObjects:
         return []
 
 
-def _cached_object(kind: str, template: Object, owner: LogicalCluster) -> CachedObject:
+def _cached_object(kind: str, template: Object, owner: LogicalCluster, revision: int) -> CachedObject:
     metadata = template["metadata"]
     namespace, name = metadata.get("namespace", ""), metadata["name"]
     uid = str(uuid.uuid5(uuid.UUID(owner.uid), f"{kind}/{namespace}/{name}"))
     obj = {**template, "metadata": {**metadata, "uid": uid, "creationTimestamp": owner.creation_timestamp}}
-    return CachedObject(namespace, name, FIRST_REVISION, inject_revision(encode(obj), FIRST_REVISION), virtual=True)
+    return CachedObject(namespace, name, revision, inject_revision(encode(obj), revision), virtual=True)
 
 
 @lru_cache(maxsize=64)

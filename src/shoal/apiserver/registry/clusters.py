@@ -24,6 +24,9 @@ from shoal.kinds.workload import workloadcluster
 
 LOGICAL_CLUSTERS = (GROUP, PLURAL)
 CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
+ADDRESS_RESOURCES = ("core/services", "core/endpoints", "discovery.k8s.io/endpointslices")
+"""Resources with a bootstrap object `default/kubernetes` that has the address of the cluster."""
+_ENDPOINT_MARKER = b'"endpoint":'
 PREFERRED_GROUPS = (workloadcluster.GROUP,)
 """Groups that discovery lists before other custom groups: the short name `clusters` means theirs."""
 
@@ -165,12 +168,22 @@ class LogicalClusters:
         name = event.latest.name
         self._clusters.pop(name, None)
         self._registries.pop(name, None)
+        if event.old is not None and event.new is not None and _has_moved(event.old, event.new):
+            for key in ADDRESS_RESOURCES:
+                self._cache.refresh_bootstrap(key, name)
         if event.new is None:
             self.drop_derived(name)
             self.recently_used.discard(name)
             self._cache.drop_cluster(name)
             for handler in self._deletion_handlers:
                 handler(name)
+
+
+def _has_moved(old: CachedObject, new: CachedObject) -> bool:
+    """Whether the cluster has another address of its own than before. Most have none, and the bytes show it."""
+    if _ENDPOINT_MARKER not in old.data and _ENDPOINT_MARKER not in new.data:
+        return False
+    return endpoint_of(old.object()) != endpoint_of(new.object())
 
 
 def _cluster_of(entry: CachedObject) -> LogicalCluster:
