@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from shoal.client.rest import Client
@@ -11,6 +12,7 @@ from shoal.fleet.bus.link_metrics import LinkMetrics
 from shoal.fleet.bus.settings import BusSettings
 from shoal.fleet.bus.subjects import HUB_CONSUMER, worker_consumer
 from shoal.fleet.bus.watch_bus import WatchBus
+from shoal.fleet.endpoints.controller import EndpointReconciler
 from shoal.fleet.health.controller import new_health_controllers
 from shoal.fleet.join.controller import new_join_controllers
 from shoal.fleet.metrics import FleetMetrics
@@ -31,6 +33,7 @@ from shoal.fleet.worker.subscriber.last_message import CALM_SECONDS
 from shoal.fleet.workerprocesses.controller import WorkerProcessSupervisor
 from shoal.fleet.workerprocesses.interface import WorkerProcesses
 from shoal.kinds.fleet import infrav1
+from shoal.kinds.fleet.endpoint import DEFAULT_RANGE, PortRange
 from shoal.runtime.event_recorder import EventSource
 from shoal.runtime.status_events.controller import StatusEventController
 from shoal.runtime.status_events.decide import EventRule
@@ -72,7 +75,24 @@ class FleetRunnable(Protocol):
 WATCH_BUS = BusSettings()
 
 
-def new_hub_controllers(client: Client, clock: Clock, bus_settings: BusSettings = WATCH_BUS) -> list[FleetRunnable]:
+@dataclass(frozen=True, slots=True)
+class EndpointSettings:
+    """The addresses that a hub gives to clusters."""
+
+    host: str = "127.0.0.1"
+    """The address at which clients reach the hub."""
+    ports: PortRange = DEFAULT_RANGE
+
+
+DEFAULT_ENDPOINTS = EndpointSettings()
+
+
+def new_hub_controllers(
+    client: Client,
+    clock: Clock,
+    bus_settings: BusSettings = WATCH_BUS,
+    endpoints: EndpointSettings = DEFAULT_ENDPOINTS,
+) -> list[FleetRunnable]:
     """Returns the controllers of a hub. `client` is for the hub's root."""
     scheduler = FleetScheduler(client.as_controller("fleet-scheduler"), clock)
     evictions = EvictionReconciler(client.as_controller("cluster-migration"), clock, scheduler)
@@ -87,6 +107,9 @@ def new_hub_controllers(client: Client, clock: Clock, bus_settings: BusSettings 
         *new_health_controllers(client.as_controller("worker-health"), clock),
         *new_join_controllers(client.as_controller("worker-join"), clock),
         *migration_controllers,
+        EndpointReconciler(
+            client.as_controller("cluster-endpoints"), clock, endpoints.ports, endpoints.host
+        ).controller,
     ]
     controllers += [
         ScaleDownReconciler(client.as_controller("worker-autoscaler"), clock).controller,

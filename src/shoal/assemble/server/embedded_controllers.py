@@ -34,7 +34,13 @@ from shoal.controlplane.scheduler.controller import new_scheduler_controllers
 from shoal.controlplane.serviceaccounts.controller import new_service_account_controllers
 from shoal.fleet.bundle.controller import BundleSettings, new_bundle_controllers
 from shoal.fleet.bus.settings import BusSettings
-from shoal.fleet.controllers import WATCH_BUS, new_hub_controllers, new_supervisor_controllers
+from shoal.fleet.controllers import (
+    DEFAULT_ENDPOINTS,
+    WATCH_BUS,
+    EndpointSettings,
+    new_hub_controllers,
+    new_supervisor_controllers,
+)
 from shoal.fleet.workerprocesses.interface import WorkerProcesses
 from shoal.kinds.rbac.controller_accounts import GROUPS as CONTROLLER_GROUPS
 from shoal.kinds.rbac.controller_accounts import controller_accounts
@@ -80,11 +86,16 @@ def new_controllers(client: Client, clock: Clock, keys: ClusterKeys, url: str) -
 
 
 def new_multicluster_controllers(
-    client: Client, clock: Clock, connect: NewClient, bus: BusSettings = WATCH_BUS, sync: SyncSettings | None = None
+    client: Client,
+    clock: Clock,
+    connect: NewClient,
+    bus: BusSettings = WATCH_BUS,
+    sync: SyncSettings | None = None,
+    endpoints: EndpointSettings = DEFAULT_ENDPOINTS,
 ) -> list[Runnable]:
     """The controllers that run beside a hub's server and not beside a worker's."""
     return [
-        *new_hub_controllers(client, clock, bus),
+        *new_hub_controllers(client, clock, bus, endpoints),
         *new_sync_controllers(client, clock, connect, sync or SyncSettings()),
         *new_splitter_controllers(client.as_controller("splitter"), clock),
         new_event_controller(client.as_controller("event-recorder"), clock),
@@ -121,11 +132,12 @@ class EmbeddedControllers:
         sync: SyncSettings | None = None,
         worker_processes: WorkerProcesses | None = None,
         worker_image: str = "",
+        endpoints: EndpointSettings = DEFAULT_ENDPOINTS,
     ) -> None:
         """`is_hub`: the server is a hub, not a worker. `url` is the address at which clients reach it. `lease_identity`
         names this process among several on one store; only the lease holder runs the controllers. `worker_processes`
         are the worker processes of this hub, which nobody else can supervise. `worker_image` is the image of
-        bundles; empty: that of the release.
+        bundles; empty: that of the release. `endpoints` are the addresses that a hub gives to clusters.
         """
         clock = clock or SystemClock()
         lease: LeaderElector | None = None
@@ -148,7 +160,7 @@ class EmbeddedControllers:
             connect = partial(
                 connector_for, url, transport, lease_check=lease.is_lease_valid if lease is not None else None
             )
-            hub_only = new_multicluster_controllers(client, clock, connect(), bus, sync)
+            hub_only = new_multicluster_controllers(client, clock, connect(), bus, sync, endpoints)
             bundles = BundleSettings(url, keys.server_ca, worker_image)
             hub_only += new_bundle_controllers(
                 client.as_controller("worker-bundle"), clock, connect("shoal-bundle"), bundles

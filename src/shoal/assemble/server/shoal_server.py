@@ -36,6 +36,7 @@ from shoal.client.rest import Client
 from shoal.clock import Clock, SystemClock
 from shoal.dashboard import Dashboard
 from shoal.fleet.bus.settings import BusSettings
+from shoal.fleet.controllers import EndpointSettings
 from shoal.fleet.tunnel import TunnelRegistry
 from shoal.fleet.worker.fence.fence import WriteFence
 from shoal.fleet.worker.migration import MigrationSupport
@@ -183,6 +184,7 @@ class ShoalServer:
             sync=settings.sync,
             worker_processes=worker_processes,
             worker_image=settings.worker_image,
+            endpoints=EndpointSettings(server.settings.advertised_host, settings.cluster_ports),
         )
         cluster_ports = ClusterPorts(server, tunnels, settings.cluster_ports) if settings.is_hub else None
         if cluster_ports is not None:

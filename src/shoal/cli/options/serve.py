@@ -13,6 +13,7 @@ from shoal.assemble.storage.datadir import default_data_dir
 from shoal.cli.options.store import STORE_OPTIONS, store_settings
 from shoal.cli.options.telemetry import telemetry_options
 from shoal.cli.progress import progress
+from shoal.kinds.fleet.endpoint import DEFAULT_RANGE, PortRange, parse_port_range
 from shoal.kinds.fleet.logicalcluster import DEFAULT_IDLE_SECONDS
 from shoal.kinds.workload.workloadcluster import DEFAULT_RESOURCES
 from shoal.objects.duration import parse_duration
@@ -35,6 +36,13 @@ def _parse_duration(context: click.Context, option: click.Parameter, value: str)
     if seconds is None:
         raise click.BadParameter(f"{value}: give a duration such as 10s or 1m30s")
     return seconds
+
+
+def _parse_port_range(context: click.Context, option: click.Parameter, value: str) -> PortRange:
+    ports = parse_port_range(value)
+    if ports is None:
+        raise click.BadParameter(f"{value}: give the first and the last port, from 1024 to 65535, such as 20000-24999")
+    return ports
 
 
 _BUS_OPTIONS = (
@@ -91,6 +99,15 @@ _SERVE_OPTIONS = (
         default="",
         metavar="HOST",
         help="Host name or address for kubeconfigs, if it differs from --listen.",
+    ),
+    click.option(
+        "--cluster-ports",
+        callback=_parse_port_range,
+        default=str(DEFAULT_RANGE),
+        show_default=True,
+        envvar="SHOAL_CLUSTER_PORTS",
+        metavar="FIRST-LAST",
+        help="Ports for clusters with an address of their own. [$SHOAL_CLUSTER_PORTS]",
     ),
     *STORE_OPTIONS,
     *_BUS_OPTIONS,
@@ -168,6 +185,7 @@ def serve(
     workers: InProcessWorkers | None = None,
     worker_processes: bool = True,
     worker_image: str = "",
+    cluster_ports: PortRange = DEFAULT_RANGE,
     shutdown_delay: float = 0.0,
     **store: Any,
 ) -> None:
@@ -195,6 +213,7 @@ def serve(
         sync=SyncSettings(_split_names(resources_to_sync), auto_publish_apis, sync_mode),
         run_worker_processes=worker_processes,
         worker_image=worker_image,
+        cluster_ports=cluster_ports,
         shutdown_delay=shutdown_delay,
     )
     with progress("starting") as starting:

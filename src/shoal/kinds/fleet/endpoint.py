@@ -15,6 +15,10 @@ PORT_OUT_OF_RANGE, RANGE_FULL = "PortOutOfRange", "PortRangeFull"
 """Reasons of the condition."""
 
 
+ENDPOINT_ANNOTATION = "shoal.dev/endpoint"
+"""Annotation of a worker's copy of a ManagedCluster: the address that the hub has given it."""
+
+
 class Endpoint(NamedTuple):
     host: str
     port: int
@@ -64,6 +68,13 @@ def parse_endpoint(value: object) -> Endpoint | None:
 
 def endpoint_object(endpoint: Endpoint) -> Object:
     return {"host": endpoint.host, "port": endpoint.port}
+
+
+def endpoint_from_annotation(obj: Object) -> Endpoint | None:
+    """Returns the address in the annotation of a copy."""
+    text = str((obj["metadata"].get("annotations") or {}).get(ENDPOINT_ANNOTATION) or "")
+    host, _, port = text.rpartition(":")
+    return parse_endpoint({"host": host.strip("[]"), "port": int(port)}) if port.isdecimal() else None
 
 
 def parse_port_range(text: str) -> PortRange | None:

@@ -72,6 +72,12 @@ ACCOUNT_RULES: dict[str, Rules] = {
         rule("workload.kcp.dev", "clusters", "get list"),
         rule("workload.kcp.dev", "clusters/status", "update patch"),
     ],
+    "cluster-endpoints": [
+        rule("core.shoal.dev", "logicalclusters", "get list"),
+        rule("core.shoal.dev", "logicalclusters/status", "update"),
+        rule("infrastructure.cluster.x-k8s.io", "managedclusters", "get list"),
+        rule("infrastructure.cluster.x-k8s.io", "managedclusters/status", "update"),
+    ],
     "cluster-migration": [
         rule("core", "configmaps", "get list"),
         rule("coordination.k8s.io", "leases", "get list"),
@@ -106,6 +112,7 @@ ACCOUNT_RULES: dict[str, Rules] = {
         rule("core", "secrets serviceaccounts", "get list create update patch delete"),
         rule("core", "serviceaccounts/token", "create"),
         rule("core.shoal.dev", "logicalclusters", "get list create update patch delete"),
+        rule("core.shoal.dev", "logicalclusters/status", "update"),
         rule("rbac.authorization.k8s.io", "clusterrolebindings", "get create update patch"),
         rule("rbac.authorization.k8s.io", "clusterroles", "bind"),
     ],

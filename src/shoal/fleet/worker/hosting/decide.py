@@ -125,6 +125,8 @@ def _plan_teardown(name: str, observed: ObservedObjects) -> HostingChanges:
 def _reconciled_fields(plural: str, desired: Object, existing: Object) -> Object:
     """Returns the fields that are reconciled when somebody changes them."""
     spec, metadata = desired["spec"], {"labels": desired["metadata"]["labels"]}
+    if plural == "embeddedclusters":
+        return {"metadata": metadata, "spec": {"endpoint": None, **spec}}
     if plural != "machinedeployments":
         return {"metadata": metadata, "spec": spec}
     annotations: dict[str, str] = existing["metadata"].get("annotations") or {}

@@ -14,6 +14,7 @@ import orjson
 from shoal.fleet.worker.hosting.upgrade import TargetVersions
 from shoal.kinds.clusterapi import machine_sizes
 from shoal.kinds.fleet import infrav1, nodepools
+from shoal.kinds.fleet.endpoint import endpoint_from_annotation, endpoint_object
 from shoal.kinds.fleet.nodepools import ClusterNodePool
 
 Object = dict[str, Any]
@@ -43,7 +44,7 @@ def member_objects(copy: Object, owner: Object, versions: TargetVersions) -> lis
     """Returns the objects that belong to the Cluster, once it exists."""
     name = copy["metadata"]["name"]
     objects: list[DesiredObject] = [
-        ("embeddedclusters", _with_owner(copy, owner, _embedded_cluster(name, versions.control_plane)))
+        ("embeddedclusters", _with_owner(copy, owner, _embedded_cluster(copy, versions.control_plane)))
     ]
     for pool in nodepools.all_pools(infrav1.spec_of(copy)):
         objects += [
@@ -66,9 +67,13 @@ def template_name(name: str, pool: ClusterNodePool) -> str:
     return f"{name}-{pool.name}-{digest}"
 
 
-def _embedded_cluster(name: str, version: str) -> Object:
-    spec = {"version": version} if version else {}
-    return {"apiVersion": infrav1.API_VERSION, "kind": "EmbeddedCluster", "metadata": {"name": name}, "spec": spec}
+def _embedded_cluster(copy: Object, version: str) -> Object:
+    spec: Object = {"version": version} if version else {}
+    endpoint = endpoint_from_annotation(copy)
+    if endpoint is not None:
+        spec["endpoint"] = endpoint_object(endpoint)
+    metadata = {"name": copy["metadata"]["name"]}
+    return {"apiVersion": infrav1.API_VERSION, "kind": "EmbeddedCluster", "metadata": metadata, "spec": spec}
 
 
 def _machine_template(name: str, pool: ClusterNodePool) -> Object:

@@ -13,6 +13,7 @@ from typing import Any
 from shoal.fleet.bus.decide import is_stale
 from shoal.fleet.bus.interface import BusMessage, MessageVersion
 from shoal.kinds.fleet import infrav1, migration
+from shoal.kinds.fleet.endpoint import ENDPOINT_ANNOTATION, endpoint_from_annotation, endpoint_of
 from shoal.objects import mergepatch
 
 Object = dict[str, Any]
@@ -59,11 +60,17 @@ def decide(message: BusMessage, copy: Object | None, hub_id: str) -> CopyDecisio
         return CopyDecision(CopyAction.NOTHING)  # Revisions of two hubs cannot be compared.
     if message.deleting or copy_version.uid != message.version.uid:
         return CopyDecision(CopyAction.DELETE)  # Another uid: the hub has a new object of that name.
-    if copy_version.epoch == message.version.epoch and infrav1.spec_of(copy) == infrav1.spec_of(message.managed):
+    endpoint = endpoint_of(message.managed)
+    if (
+        copy_version.epoch == message.version.epoch
+        and infrav1.spec_of(copy) == infrav1.spec_of(message.managed)
+        and endpoint_from_annotation(copy) == endpoint
+    ):
         return CopyDecision(CopyAction.NOTHING)
+    address = {ENDPOINT_ANNOTATION: str(endpoint) if endpoint is not None else None}
     patch = {
         "metadata": {
-            "annotations": version_annotations(message.version, hub_id),
+            "annotations": {**version_annotations(message.version, hub_id), **address},
             "resourceVersion": copy["metadata"]["resourceVersion"],
         },
         "spec": mergepatch.create(infrav1.spec_of(copy), infrav1.spec_of(message.managed)),
@@ -83,13 +90,15 @@ def needs_restore(message: BusMessage, copy: Object | None) -> bool:
 
 def new_copy(message: BusMessage, hub_id: str) -> Object:
     namespace, name = message.name
+    endpoint = endpoint_of(message.managed)
+    address = {ENDPOINT_ANNOTATION: str(endpoint)} if endpoint is not None else {}
     return {
         "apiVersion": infrav1.API_VERSION,
         "kind": infrav1.MANAGED_CLUSTER,
         "metadata": {
             "name": name,
             "namespace": namespace,
-            "annotations": version_annotations(message.version, hub_id),
+            "annotations": {**version_annotations(message.version, hub_id), **address},
             "finalizers": [infrav1.MANAGED_CLUSTER_FINALIZER],
         },
         "spec": infrav1.spec_of(message.managed),

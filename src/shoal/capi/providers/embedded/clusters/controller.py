@@ -102,6 +102,8 @@ class EmbeddedClusterReconciler:
             await self._create_admin(decision.create_logical_cluster["metadata"]["name"])
         if logical is not None and decision.patch_logical_cluster is not None:
             await host_writer.patch(informers.logical_clusters, logical, decision.patch_logical_cluster)
+        if decision.logical_cluster_status is not None:
+            await host_writer.update_status(informers.logical_clusters, decision.logical_cluster_status)
         if logical is not None and decision.create_admin:
             await self._create_admin(logical["metadata"]["name"])
         if decision.kubeconfig is not None:

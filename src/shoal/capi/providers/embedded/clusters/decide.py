@@ -38,6 +38,7 @@ from shoal.kinds.clusterapi.embedded import (
     logical_cluster_name,
     new_logical_cluster,
 )
+from shoal.kinds.fleet.endpoint import endpoint_object, endpoint_of, parse_endpoint, wants_port
 from shoal.kinds.versions import version_error
 from shoal.objects.duration import parse_time
 
@@ -80,6 +81,8 @@ class EmbeddedClusterDecision:
     """The LogicalCluster to create."""
     patch_logical_cluster: Object | None = None
     """Patch of the LogicalCluster."""
+    logical_cluster_status: Object | None = None
+    """The LogicalCluster with its new status."""
     create_admin: bool = False
     """Whether to create ServiceAccount and ClusterRoleBinding in the hosted cluster."""
     request_token: bool = False
@@ -124,9 +127,14 @@ def decide(snapshot: EmbeddedClusterSnapshot, server: HostingServer, now: str) -
     upgrade = None
     if version and current != version:
         upgrade = {"spec": {"version": version}}
+    with_address = _logical_cluster_status(obj, snapshot.logical_cluster) if upgrade is None else None
     if snapshot.account is None:
         return EmbeddedClusterDecision(
-            patch=patch, patch_logical_cluster=upgrade, create_admin=True, status=_waiting_status(obj, now)
+            patch=patch,
+            patch_logical_cluster=upgrade,
+            logical_cluster_status=with_address,
+            create_admin=True,
+            status=_waiting_status(obj, now),
         )
     token = snapshot.token or _kubeconfig_token(snapshot.kubeconfig)
     renew_after = _seconds_until_renewal(token, snapshot.account["metadata"]["uid"], parse_time(now) or 0.0)
@@ -135,6 +143,7 @@ def decide(snapshot: EmbeddedClusterSnapshot, server: HostingServer, now: str) -
     return EmbeddedClusterDecision(
         patch=patch,
         patch_logical_cluster=upgrade,
+        logical_cluster_status=with_address,
         kubeconfig=_kubeconfig(snapshot, snapshot.cluster, server, token),
         renew_after=max(renew_after, MIN_RENEWAL_SECONDS),
         status=_provisioned_status(obj, version, now),
@@ -179,6 +188,19 @@ def _version(obj: Object, cluster: Object) -> str:
 
 def _hosted_version(logical: Object | None) -> str | None:
     return str((logical.get("spec") or {}).get("version") or "") if logical is not None else None
+
+
+def _logical_cluster_status(obj: Object, logical: Object) -> Object | None:
+    """The LogicalCluster with the address of its EmbeddedCluster; None if it has that. One that asks for an address
+    itself gets it from this server.
+    """
+    endpoint = parse_endpoint((obj.get("spec") or {}).get("endpoint"))
+    if wants_port(logical) or endpoint_of(logical) == endpoint:
+        return None
+    status = {key: value for key, value in (logical.get("status") or {}).items() if key != "endpoint"}
+    if endpoint is not None:
+        status["endpoint"] = endpoint_object(endpoint)
+    return {**logical, "status": status}
 
 
 def _patch(obj: Object, server: HostingServer) -> Object | None:

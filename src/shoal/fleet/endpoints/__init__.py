@@ -1,0 +1,1 @@
+"""Addresses of their own for clusters: a port of the hub for each that asks for one."""
