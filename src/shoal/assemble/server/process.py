@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import resource
 import signal
 import threading
 from collections.abc import Awaitable, Callable
@@ -17,6 +18,7 @@ from shoal.assemble.telemetry.otlp_exporter import export_spans
 from shoal.objects.errors import StoreError
 from shoal.telemetry.logs import print_message
 
+MAX_OPEN_FILES = 65_536
 FORCED_EXIT_SECONDS = 20.0
 """A process that does not stop is killed after this time."""
 
@@ -28,9 +30,18 @@ class RunningServer(Protocol):
     async def stop(self) -> None: ...
 
 
+def raise_open_files_limit() -> None:
+    """Raises the soft limit of open files, as programs in Go do: every connection is one, at a worker perhaps three."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def run_until_stopped(start: Callable[[], Awaitable[RunningServer]]) -> None:
     """Runs until SIGTERM or SIGINT, or until the store is lost."""
     tune()
+    raise_open_files_limit()
     # Loaded modules stay; objects of requests die young. Python's default thresholds suit small programs.
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
