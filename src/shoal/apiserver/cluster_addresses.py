@@ -45,18 +45,17 @@ class ClusterAddresses:
         self._max_connections = max_connections or connection_limit()
         self._contexts = ClusterTLSContexts(core.keys, directory, core.clock)
         self._hosts: dict[str, VirtualHost] = {}
+        self.connection_count = 0
+        """Connections to all clusters."""
         core.clusters.on_deleted(self._close)
-
-    @property
-    def connection_count(self) -> int:
-        return sum(host.connection_count for host in self._hosts.values())
 
     async def socket_handler(self, cluster: str) -> SocketHandler:
         """Returns what takes over connections to the cluster. Raises NotFound for a cluster without an address, and
         Unavailable if it has too many connections.
         """
         found = self._core.clusters.get(cluster)
-        if found is None or found.endpoint is None:
+        # No authority is created for a cluster that is being deleted.
+        if found is None or found.endpoint is None or (found.terminating and not self._core.keys.ca_bundle(cluster)):
             raise NotFound(f'logical cluster "{cluster}" has no address of its own here')
         host = self._hosts.get(cluster)
         if self.connection_count >= self._max_connections or (host is not None and host.is_full):
@@ -66,7 +65,12 @@ class ClusterAddresses:
             raise NotFound(f'logical cluster "{cluster}" has no address of its own here')
 
         def serve(conn: socket.socket, client: str, on_closed: Callable[[], None]) -> None:
-            self._host(cluster).serve(conn, context, client, on_closed)
+            def count_closed() -> None:
+                self.connection_count -= 1
+                on_closed()
+
+            self.connection_count += 1
+            self._host(cluster).serve(conn, context, client, count_closed)
 
         return serve
 

@@ -33,7 +33,7 @@ from shoal.fleet.worker.subscriber.last_message import CALM_SECONDS
 from shoal.fleet.workerprocesses.controller import WorkerProcessSupervisor
 from shoal.fleet.workerprocesses.interface import WorkerProcesses
 from shoal.kinds.fleet import infrav1
-from shoal.kinds.fleet.endpoint import DEFAULT_RANGE, PortRange
+from shoal.kinds.fleet.endpoint import DEFAULT_RANGE, ENDPOINT_READY, PortRange
 from shoal.runtime.event_recorder import EventSource
 from shoal.runtime.status_events.controller import StatusEventController
 from shoal.runtime.status_events.decide import EventRule
@@ -41,7 +41,7 @@ from shoal.runtime.status_events.decide import EventRule
 COMPONENT = "shoal-fleet"
 MANAGED_CLUSTER_EVENTS = EventRule(
     on_true=frozenset({infrav1.READY}),
-    on_change=frozenset({infrav1.SCHEDULED, infrav1.MOVING, infrav1.MOVABLE}),
+    on_change=frozenset({infrav1.SCHEDULED, infrav1.MOVING, infrav1.MOVABLE, ENDPOINT_READY}),
     phases=frozenset({infrav1.UPGRADING, infrav1.TERMINATING}),
     warning_phases=frozenset({infrav1.FAILED}),
     assignment_field="assignedWorker",

@@ -152,6 +152,7 @@ CHANGED: list[tuple[str, Object]] = [
     (f"{MANAGED}/none/status", {"status": {"phase": "Running"}}),
     (f"{MANAGED}/mine/status", {"status": {"assignedWorker": "rights-2"}}),
     (f"{MANAGED}/mine/status", {"status": {"epoch": 9}}),
+    (f"{MANAGED}/mine/status", {"status": {"endpoint": {"host": "x", "port": 20000}}}),
     (f"{MANAGED}/mine", {"spec": {"nodes": 9}}),
     (f"{MANAGED}/mine", {"metadata": {"finalizers": []}}),
     (f"{MANAGED}/mine", {"metadata": {"labels": {"workloads.kcp.dev/cluster": "x"}}}),

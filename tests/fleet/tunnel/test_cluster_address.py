@@ -10,10 +10,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from shoal.apiserver.pki import cluster_contexts
+from shoal.apiserver.pki.ca import LEAF_LIFETIME, RENEW_BEFORE
+from shoal.apiserver.pki.cluster_contexts import ClusterTLSContexts
 from shoal.assemble.server.cluster_ports import ClusterPorts
 from shoal.client.rest import Client
+from shoal.clock import FakeClock
+from shoal.fleet.tunnel.paths import local_request
 from shoal.kinds.fleet.endpoint import PortRange
 from shoal.objects.errors import Unauthorized
+from shoal.objects.wire import Request, Response
 from tests.fleet.tunnel.conftest import CLUSTERS, MANAGED, Fleet, typed
 from tests.fleet.tunnel.socket_pair import until
 from tests.fleet.tunnel.test_end_to_end import MAPS, config_map, work
@@ -208,6 +214,89 @@ async def test_a_connection_that_says_nothing_is_closed_with_the_port_gone(ports
             await asyncio.open_connection("127.0.0.1", ports.port)
         silent.close()
         await until(lambda: ports.cluster_ports.open_connections == 0)
+
+
+async def test_connections_to_one_cluster_are_limited_at_the_worker(ports: Ports) -> None:
+    ports.fleet.worker.cluster_addresses._max_connections = 8
+    silent = [await asyncio.open_connection("127.0.0.1", ports.port) for _ in range(2)]
+    await until(lambda: ports.fleet.worker.cluster_addresses.connection_count == 2)
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        await request(ports.port, trust(ports.authority), "/version")
+    for _, writer in silent:
+        writer.close()
+    await until(lambda: ports.fleet.worker.cluster_addresses.connection_count == 0)
+    assert (await request(ports.port, trust(ports.authority), "/version"))[0] == 200
+
+
+async def test_what_is_no_tls_is_cut(ports: Ports) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", ports.port)
+    writer.write(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
+    async with asyncio.timeout(20):
+        assert b"HTTP/1.1" not in await read_to_end(reader)
+    writer.close()
+    await until(lambda: ports.cluster_ports.open_connections == 0)
+    assert ports.fleet.worker.cluster_addresses.connection_count == 0
+
+
+async def read_to_end(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""
+
+
+async def test_an_upgrade_reaches_the_server_of_the_cluster(ports: Ports) -> None:
+    """The server refuses to exec on a simulated node by its own words, not those of the tunnel."""
+    tls = trust(ports.authority)
+    reader, writer = await asyncio.open_connection("127.0.0.1", ports.port, ssl=tls, server_hostname="localhost")
+    path = "/api/v1/namespaces/default/pods/p/exec?command=ls&stdout=true"
+    head = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer east-admin\r\n"
+    writer.write(f"{head}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n".encode())
+    async with asyncio.timeout(20):
+        answer = await reader.readuntil(b"\r\n\r\n")
+    assert int(answer.split()[1]) in (404, 501)
+    writer.close()
+
+
+async def test_the_server_of_an_old_worker_refuses_the_method(ports: Ports) -> None:
+    """It takes an OPEN frame of a raw connection for a request."""
+    made = ports.fleet.worker.app.handle(local_request(Request("CONNECT", "/managedclusters/default/east")))
+    assert isinstance(made, Response)
+    assert made.status == 403
+
+
+async def test_the_context_of_a_cluster_is_kept_and_renewed(ports: Ports) -> None:
+    worker = ports.fleet.worker
+    clock, pki = FakeClock(worker.core.clock.now()), worker.settings.directory
+    contexts = ClusterTLSContexts(worker.core.keys, pki, clock)
+    before = {file.name for file in pki.iterdir()}
+    first = await contexts.context(EAST, "uid", ("a",))
+    assert {file.name for file in pki.iterdir()} == before, "the chain is not left on disk"
+    assert await contexts.context(EAST, "uid", ("a",)) is first
+    assert len({await each for each in [contexts.context("default.west", "u", ("a",)) for _ in range(3)]}) == 1
+    for other in (("uid", ("a", "b")), ("later", ("a",)), ("uid", ("a",))):
+        assert await contexts.context(EAST, *other) is not first
+    first = await contexts.context(EAST, "uid", ("a",))
+    clock.step(LEAF_LIFETIME - RENEW_BEFORE - 60)
+    assert await contexts.context(EAST, "uid", ("a",)) is first
+    clock.step(120)
+    renewed = await contexts.context(EAST, "uid", ("a",))
+    assert renewed is not first
+    contexts._on_keys_changed(EAST, "service-account")
+    assert await contexts.context(EAST, "uid", ("a",)) is renewed
+    contexts._on_keys_changed(EAST, "ca")
+    assert await contexts.context(EAST, "uid", ("a",)) is not renewed
+
+
+async def test_contexts_are_bounded(ports: Ports, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_contexts, "MAX_CONTEXTS", 2)
+    worker = ports.fleet.worker
+    contexts = ClusterTLSContexts(worker.core.keys, worker.settings.directory, FakeClock())
+    first = await contexts.context(EAST, "uid", ("a",))
+    await contexts.context("default.west", "uid", ("a",))
+    assert await contexts.context(EAST, "uid", ("a",)) is first
+    await contexts.context("default.south", "uid", ("a",))
+    assert list(contexts._contexts) == [EAST, "default.south"], "the one that was used longest ago goes"
 
 
 async def test_the_stable_address_still_takes_tokens_only(ports: Ports) -> None:

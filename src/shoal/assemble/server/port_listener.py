@@ -23,6 +23,8 @@ ACCEPTS_PER_TURN = 64
 ACCEPT_RETRY_SECONDS = 1.0
 """Seconds before accepting again after the process ran out of file descriptors."""
 
+LOG_SECONDS, MAX_LOGGED_PROBLEMS = 60.0, 16
+
 SocketHandler = Callable[[socket.socket, str, Callable[[], None]], None]
 """Takes over an accepted connection: its socket, the address of the client, and what to call when it has ended."""
 
@@ -52,7 +54,7 @@ class PortListener:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._pause = FIRST_PAUSE
-        self._logged_problem = ""
+        self._logged_at: dict[str, float] = {}
         self.open_connections = 0
 
     @property
@@ -68,7 +70,6 @@ class PortListener:
             self._timer = self._loop.call_later(self._pause, self.start)
             self._pause = min(self._pause * 2, LONGEST_PAUSE)
             return
-        self._logged_problem = ""
         self._loop.add_reader(self._socket, self._accept)
 
     def close(self) -> None:
@@ -122,7 +123,6 @@ class PortListener:
                 raise
             self._on_refused(error)
             return
-        self._logged_problem = ""
         handle(conn, client, self._on_closed)
 
     def _on_refused(self, error: BaseException) -> None:
@@ -136,8 +136,11 @@ class PortListener:
         self._budget.open_connections -= 1
 
     def _log_problem(self, problem: str) -> None:
-        """Logs a problem once until it is over: clients try again and again."""
-        kind = problem.partition(":")[0]
-        if kind != self._logged_problem:
-            self._logged_problem = kind
-            log.warning("port %d of a cluster: %s", self._port, problem)
+        """Logs each problem at most once a minute: clients try again and again."""
+        kind, now = problem.partition(":")[0], self._loop.time()
+        if now - self._logged_at.get(kind, -LOG_SECONDS) < LOG_SECONDS:
+            return
+        if len(self._logged_at) >= MAX_LOGGED_PROBLEMS:
+            self._logged_at.clear()
+        self._logged_at[kind] = now
+        log.warning("port %d of a cluster: %s", self._port, problem)
