@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from shoal.dashboard import Dashboard
 from shoal.fleet.tunnel import TunnelRegistry, hub_dialer, new_tunnel_agent
 from shoal.fleet.tunnel.paths import HostedPath
 from shoal.fleet.tunnel.raw_connection import SocketHandler
+from shoal.fleet.tunnel.worker_end import WorkerTunnel
+from shoal.objects.wire import ByteStream, Receiver
 from shoal.store.sqlite import SqliteStore
 from tests.fleet.tunnel.socket_pair import until
 
@@ -46,6 +48,8 @@ class Fleet:
         self.hub, self.worker, self.tunnels = hub, worker, tunnels
         self.tls = ssl.create_default_context(cadata=hub.authority.certificate.decode())
         self.address = f"{hub.url}/managedclusters/default/east"
+        self.worker_tunnels: list[WorkerTunnel] = []
+        """The worker's ends of the tunnels that it has dialled."""
         self._clients: list[Client] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -63,7 +67,12 @@ class Fleet:
         return self.client(self.address, "east-admin")
 
     async def connect(self, token: str = "w1-token") -> asyncio.Task[None]:
-        dial = hub_dialer(RESTConfig(self.hub.url, self.tls, token), "w1")
+        hub_dial = hub_dialer(RESTConfig(self.hub.url, self.tls, token), "w1")
+
+        async def dial(start: Callable[[ByteStream], Receiver]) -> None:
+            self.worker_tunnels.append(start.__self__)  # type: ignore[attr-defined]
+            await hub_dial(start)
+
         server = new_tunnel_agent(dial, self.worker.app.handle, SystemClock(), "w1", self.connect_hosted)
         self._tasks.append(asyncio.create_task(server.run()))
         await until(lambda: self.tunnels.connected_workers() == ["w1"])

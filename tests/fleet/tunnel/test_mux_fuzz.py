@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from logging.handlers import BufferingHandler
 
 from hypothesis import given, settings
@@ -26,10 +27,14 @@ from shoal.fleet.tunnel.frames import (
     encode_window,
 )
 from shoal.fleet.tunnel.hub_end import HubTunnel
+from shoal.fleet.tunnel.paths import HostedPath
+from shoal.fleet.tunnel.raw_connection import SocketHandler
 from shoal.fleet.tunnel.worker_end import WorkerTunnel
 from shoal.objects.errors import Unavailable
 from shoal.objects.wire import Answer, Request, Response, Sink, StreamResponse
 from tests.fleet.tunnel.socket_pair import Slow
+
+EAST = HostedPath("default", "east", "")
 
 
 class Wire:
@@ -47,11 +52,14 @@ class Wire:
     abort = close
 
 
-streams = st.integers(1, 4)
+streams = st.integers(1, 6)
+CONNECTION = Request("CONNECT", "/managedclusters/default/east")
 payloads = st.binary(max_size=40) | st.just(bytes(INITIAL_CREDIT))
 frames = st.one_of(
     st.builds(lambda at, body: encode(OPEN, at, encode_open(Request("GET", "/", body=body))), streams, payloads),
     st.builds(lambda stream: encode(OPEN, stream, encode_open(Request("GET", "/watch"))), streams),
+    st.builds(lambda stream: encode(OPEN, stream, encode_open(CONNECTION)), streams),
+    st.builds(lambda stream: encode(HEAD, stream, encode_head(404, "", (), 0)), streams),
     st.builds(
         lambda stream, length: encode(HEAD, stream, encode_head(200, "", (("a\r\nb", "c"),), length)),
         streams, st.none() | st.integers(0, 100) | st.just(1 << 30),
@@ -97,6 +105,14 @@ def test_the_hub_survives_any_worker(sent: list[bytes]) -> None:
         sinks: list[Slow] = []
         asked = [asyncio.ensure_future(ask(number)) for number in range(4)]
         await asyncio.sleep(0)
+        clients: list[socket.socket] = []
+        closed: list[None] = []
+        for _ in range(2):
+            client, accepted = socket.socketpair()
+            accepted.setblocking(False)
+            client.send(b"hello")
+            clients.append(client)
+            (await hub.connector(EAST))(accepted, "", lambda: closed.append(None))
         for data in sent:
             receiver.data_received(data)
             await asyncio.sleep(0)
@@ -105,6 +121,10 @@ def test_the_hub_survives_any_worker(sent: list[bytes]) -> None:
         await asyncio.gather(*asked)
         assert all(sink.closed for sink in sinks)
         assert lost == [hub]
+        while len(closed) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        for client in clients:
+            client.close()
 
     quiet(run())
 
@@ -120,7 +140,11 @@ def test_the_worker_survives_any_hub(sent: list[bytes]) -> None:
                 return Response(200, request.body)
             return StreamResponse(200, opened.append)
 
-        worker, wire = WorkerTunnel("w1", handler, FakeClock()), Wire()
+        async def connector(target: HostedPath) -> SocketHandler:
+            return lambda sock, client, on_closed: sockets.append(sock)
+
+        sockets: list[socket.socket] = []
+        worker, wire = WorkerTunnel("w1", handler, FakeClock(), connector), Wire()
         receiver = worker.start(wire)
         for data in sent:
             receiver.data_received(data)
@@ -130,5 +154,11 @@ def test_the_worker_survives_any_hub(sent: list[bytes]) -> None:
         receiver.connection_lost(None)
         await worker.wait_ended()
         assert all(sink.closed for sink in opened)
+        for sock in sockets:
+            sock.close()
+        while worker._connect_tasks:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not worker._raw_connections
 
     quiet(run())

@@ -142,13 +142,14 @@ class RawConnection(asyncio.Protocol):
         if self._transport is None:
             self._early_data.append(data)
             return
-        self._transport.write(data)
+        if not self._transport.is_closing():
+            self._transport.write(data)
         if not self._is_writing_paused:
             self._grant_credit()
 
     def _on_end(self) -> None:
         self._peer_has_ended = True
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.write_eof()
         if self.send_buffer.has_ended:
             self._finish()
