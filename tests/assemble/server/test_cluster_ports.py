@@ -16,9 +16,10 @@ import pytest
 
 from shoal.assemble.server import port_listener
 from shoal.assemble.server.hub import HubWithWorkers, InProcessWorkers, ShoalServerSettings
-from shoal.assemble.server.port_listener import ConnectionBudget, PortListener, SocketHandler
+from shoal.assemble.server.port_listener import ConnectionBudget, PortListener
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.fleet.resources import CSRS, LOGICAL_CLUSTERS, MANAGED_CLUSTERS, WORKERS
+from shoal.fleet.tunnel.raw_connection import SocketHandler
 from shoal.kinds.fleet.endpoint import PortRange
 from shoal.objects.conditions import get_condition
 from shoal.objects.errors import StatusError, Unavailable

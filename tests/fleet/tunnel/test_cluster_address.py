@@ -16,8 +16,10 @@ from shoal.assemble.server.cluster_ports import ClusterPorts
 from shoal.client.rest import Client
 from shoal.clock import FakeClock
 from shoal.fleet.tunnel.frames import INITIAL_CREDIT
+from shoal.fleet.tunnel.hub_end import HubTunnel
 from shoal.fleet.tunnel.paths import local_request
 from shoal.fleet.tunnel.raw_connection import MAX_PENDING
+from shoal.fleet.tunnel.worker_end import WorkerTunnel
 from shoal.kinds.fleet.endpoint import PortRange
 from shoal.objects.errors import Unauthorized
 from shoal.objects.wire import Request, Response
@@ -70,7 +72,8 @@ class Ports:
     def tunnelled_bytes(self) -> int:
         """Bytes that both ends of the tunnel hold for raw connections."""
         held = 0
-        for end in (*self.fleet.tunnels._tunnels.values(), *self.fleet.worker_tunnels):
+        ends: list[HubTunnel | WorkerTunnel] = [*self.fleet.tunnels._tunnels.values(), *self.fleet.worker_tunnels]
+        for end in ends:
             for raw in end._raw_connections.values():
                 held += raw.send_buffer.pending + sum(map(len, raw._early_data))
                 held += raw._transport.get_write_buffer_size() if raw._transport is not None else 0

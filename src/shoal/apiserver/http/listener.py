@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 _BACKLOG = 1024
 _TCP_KEEPALIVE_SECONDS = 180
@@ -27,6 +28,22 @@ _ACCEPT_RETRY_SECONDS = 1.0
 """Seconds before accepting again after the process ran out of file descriptors."""
 
 
+class _Waiting(NamedTuple):
+    """An accepted connection before its handshake."""
+
+    since: float
+    conn: socket.socket
+    factory: Callable[[], asyncio.Protocol]
+    ssl_context: ssl.SSLContext | None
+    """None: the listener's own."""
+    on_done: Callable[[], None]
+    """Called when the handshake has ended, or will not begin."""
+
+    def close(self) -> None:
+        self.conn.close()
+        self.on_done()
+
+
 class Listener:
     def __init__(self, factory: Callable[[], asyncio.Protocol], handshake_timeout: float) -> None:
         """`handshake_timeout` is the number of seconds an accepted connection may wait for its handshake, and again the
@@ -34,7 +51,7 @@ class Listener:
         """
         self._factory, self._handshake_timeout = factory, handshake_timeout
         self._socket: socket.socket | None = None
-        self._accepted: deque[tuple[float, socket.socket]] = deque()
+        self._accepted: deque[_Waiting] = deque()
         self._handshakes: set[asyncio.Task[None]] = set()
         self._handshake_scheduled = False
         self.ssl_context: ssl.SSLContext | None = None
@@ -59,7 +76,7 @@ class Listener:
     async def abort_handshakes(self) -> None:
         """Closes connections whose handshake is not complete."""
         while self._accepted:
-            self._accepted.pop()[1].close()
+            self._accepted.pop().close()
         for task in self._handshakes:
             task.cancel()
         await asyncio.gather(*self._handshakes, return_exceptions=True)
@@ -77,11 +94,28 @@ class Listener:
                 self._loop.call_later(_ACCEPT_RETRY_SECONDS, self._resume_accepting)
                 break
             conn.setblocking(False)
-            self._accepted.append((now, conn))
-        while len(self._accepted) > _MAX_WAITING:
-            self._accepted.popleft()[1].close()
+            self._accepted.append(_Waiting(now, conn, self._factory, None, _no_op))
+        self._drop_excess()
         if self._accepted and not self._handshake_scheduled:
             self._start_handshakes()
+
+    def add(
+        self,
+        conn: socket.socket,
+        factory: Callable[[], asyncio.Protocol],
+        ssl_context: ssl.SSLContext,
+        on_done: Callable[[], None],
+    ) -> None:
+        """Adds a connection that was accepted elsewhere. It waits for its handshake with the others."""
+        self._accepted.append(_Waiting(self._loop.time(), conn, factory, ssl_context, on_done))
+        self._drop_excess()
+        if not self._handshake_scheduled:
+            self._handshake_scheduled = True
+            self._loop.call_soon(self._start_handshakes)
+
+    def _drop_excess(self) -> None:
+        while len(self._accepted) > _MAX_WAITING:
+            self._accepted.popleft().close()
 
     def _resume_accepting(self) -> None:
         if self._socket is not None:
@@ -90,40 +124,37 @@ class Listener:
     def _start_handshakes(self) -> None:
         oldest = self._loop.time() - self._handshake_timeout
         for number in range(min(_HANDSHAKES_PER_TURN, len(self._accepted))):
-            since, conn = self._accepted.popleft() if number % 2 else self._accepted.pop()
-            if since < oldest:
-                conn.close()
+            waiting = self._accepted.popleft() if number % 2 else self._accepted.pop()
+            if waiting.since < oldest:
+                waiting.close()
                 continue
-            self.start_handshake(conn, self._factory, self.ssl_context)
+            task = self._loop.create_task(self._handshake(waiting))
+            self._handshakes.add(task)
+            task.add_done_callback(partial(self._on_handshake_done, waiting))
         self._handshake_scheduled = bool(self._accepted)
         if self._handshake_scheduled:
             self._loop.call_soon(self._start_handshakes)
 
-    def start_handshake(
-        self, conn: socket.socket, factory: Callable[[], asyncio.Protocol], ssl_context: ssl.SSLContext | None
-    ) -> asyncio.Task[None]:
-        """Returns the task of the handshake."""
-        task = self._loop.create_task(self._handshake(conn, factory, ssl_context))
-        self._handshakes.add(task)
-        task.add_done_callback(partial(self._on_handshake_done, conn))
-        return task
-
-    async def _handshake(
-        self, conn: socket.socket, factory: Callable[[], asyncio.Protocol], ssl_context: ssl.SSLContext | None
-    ) -> None:
+    async def _handshake(self, waiting: _Waiting) -> None:
+        ssl_context = waiting.ssl_context or self.ssl_context
         with suppress(OSError):  # ssl.SSLError is an OSError: the peer does not speak TLS or disconnected
             await self._loop.connect_accepted_socket(
-                factory,
-                conn,
+                waiting.factory,
+                waiting.conn,
                 ssl=ssl_context,
                 ssl_handshake_timeout=self._handshake_timeout if ssl_context else None,
                 ssl_shutdown_timeout=2.0 if ssl_context else None,
             )
 
-    def _on_handshake_done(self, conn: socket.socket, task: asyncio.Task[None]) -> None:
+    def _on_handshake_done(self, waiting: _Waiting, task: asyncio.Task[None]) -> None:
         self._handshakes.discard(task)
         if task.cancelled():  # perhaps before it started, so nothing else closes the socket
-            conn.close()
+            waiting.conn.close()
+        waiting.on_done()
+
+
+def _no_op() -> None:
+    pass
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

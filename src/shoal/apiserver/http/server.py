@@ -57,15 +57,20 @@ class HTTPServer:
         return self._listener.start(host, port, ssl_context)
 
     def serve_socket(
-        self, conn: socket.socket, factory: Callable[[], HTTPConnection], ssl_context: ssl.SSLContext
-    ) -> asyncio.Task[None] | None:
-        """Serves a connection that was accepted elsewhere. Returns the task of its handshake, None if the server has
-        stopped.
+        self,
+        conn: socket.socket,
+        factory: Callable[[], HTTPConnection],
+        ssl_context: ssl.SSLContext,
+        on_handshake_done: Callable[[], None],
+    ) -> None:
+        """Serves a connection that was accepted elsewhere. The callback is called in any case, after this call or in
+        it.
         """
         if self._listener is None or self._connection_removed is not None:
             conn.close()
-            return None
-        return self._listener.start_handshake(conn, factory, ssl_context)
+            on_handshake_done()
+        else:
+            self._listener.add(conn, factory, ssl_context, on_handshake_done)
 
     def set_ssl_context(self, ssl_context: ssl.SSLContext) -> None:
         """Sets the TLS context of new connections."""

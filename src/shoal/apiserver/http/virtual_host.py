@@ -41,15 +41,14 @@ class VirtualHost:
         """Takes over the socket. `remote_addr` is the address of the client. `on_closed` is called once, when the
         connection is closed.
         """
-        connection = HTTPConnection(self, asyncio.get_running_loop(), remote_addr)
-        task = None if self.is_full else self._server.serve_socket(conn, lambda: connection, ssl_context)
-        if task is None:
+        if self.is_full:
             conn.close()
             on_closed()
             return
+        connection = HTTPConnection(self, asyncio.get_running_loop(), remote_addr)
         self._connections[connection] = on_closed
         self._handshakes.add(connection)
-        task.add_done_callback(lambda _: self._on_handshake_done(connection))
+        self._server.serve_socket(conn, lambda: connection, ssl_context, lambda: self._on_handshake_done(connection))
 
     def _on_handshake_done(self, connection: HTTPConnection) -> None:
         if connection in self._handshakes:  # it failed

@@ -16,9 +16,10 @@ from shoal.apiserver.cache.cacher import CachedObject, CacheEvent, ResourceCache
 from shoal.apiserver.cluster_addresses import PARTS, connection_limit
 from shoal.apiserver.request.info import ROOT
 from shoal.assemble.server.api_server import ApiServer
-from shoal.assemble.server.port_listener import ConnectionBudget, PortListener, SocketHandler
+from shoal.assemble.server.port_listener import ConnectionBudget, PortListener
 from shoal.fleet.tunnel import TunnelRegistry
 from shoal.fleet.tunnel.paths import HostedPath
+from shoal.fleet.tunnel.raw_connection import SocketHandler
 from shoal.kinds.fleet import infrav1, logicalcluster
 from shoal.kinds.fleet.endpoint import PortRange, endpoint_of
 from shoal.objects.errors import NotFound, Unavailable

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from shoal.apiserver.http.listener import listening_socket
+from shoal.fleet.tunnel.raw_connection import SocketHandler
 from shoal.objects.errors import StatusError
 
 log = logging.getLogger("shoal.fleet")
@@ -24,9 +25,6 @@ ACCEPT_RETRY_SECONDS = 1.0
 """Seconds before accepting again after the process ran out of file descriptors."""
 
 LOG_SECONDS, MAX_LOGGED_PROBLEMS = 60.0, 16
-
-SocketHandler = Callable[[socket.socket, str, Callable[[], None]], None]
-"""Takes over an accepted connection: its socket, the address of the client, and what to call when it has ended."""
 
 
 @dataclass(slots=True)
