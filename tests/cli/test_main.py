@@ -223,6 +223,12 @@ CASES: dict[str, tuple[Callable[[Files], list[str]], int, str, str]] = {
         "Invalid value for '--shutdown-delay-duration': soon: give a duration such as 10s or 1m30s",
         "shoal hub --help",
     ),
+    "no ports": (
+        lambda _: ["up", "--cluster-ports", "80-90"],
+        2,
+        "Invalid value for '--cluster-ports': 80-90: give the first and the last port, from 1024 to 65535",
+        "shoal up --help",
+    ),
     "no place": (
         lambda _: ["up", "--listen", "here"],
         2,

@@ -117,6 +117,14 @@ async def test_a_client_works_there(ports: Ports) -> None:
     await until(lambda: ports.cluster_ports.open_connections <= 1)
 
 
+async def test_many_clients_at_once(ports: Ports) -> None:
+    tls = trust(ports.authority)
+    found = await asyncio.gather(*(request(ports.port, tls, "/version") for _ in range(150)))
+    assert [status for status, _ in found] == [200] * 150
+    await until(lambda: ports.cluster_ports.open_connections == 0)
+    assert ports.fleet.worker.cluster_addresses.connection_count == 0
+
+
 async def test_nothing_else_of_the_worker_is_there(ports: Ports) -> None:
     tls = trust(ports.authority)
     for path in ("/clusters/root/api", f"/clusters/{EAST}/api", "/clusters", "/clusters/*/api/v1/pods"):
