@@ -32,10 +32,10 @@ def hub() -> Iterator[Cluster]:
         root.close()
 
 
-def start(hub: Cluster, directory: Path) -> subprocess.Popen[str]:
+def start(hub: Cluster, directory: Path, name: str = "w1") -> subprocess.Popen[str]:
     server: Server = hub.server
     file = Cluster(server, "root").kubeconfig(directory / "kubeconfig")
-    flags = ["--hub-kubeconfig", str(file), "--name", "w1", "--capacity", "3", "--data-dir", str(directory / "w1")]
+    flags = ["--hub-kubeconfig", str(file), "--name", name, "--capacity", "3", "--data-dir", str(directory / name)]
     process = subprocess.Popen(command("worker", *flags), stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     for line in process.stderr:

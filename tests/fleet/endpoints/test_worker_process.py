@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from tests.fleet.fleets import managed, phase
-from tests.fleet.test_worker_process import CLUSTERS, end, start
+from tests.fleet.test_worker_process import CLUSTERS, WORKERS, end, start
 from tests.fleet.test_worker_process import hub as hub
 from tests.serving import HANG, Cluster
 
@@ -121,6 +121,34 @@ def test_a_worker_process_behind_its_tunnel(hub: Cluster, tmp_path: Path) -> Non
         hub.eventually(lambda: is_refused(port))
     finally:
         if process.poll() is None:
+            end(process, signal.SIGKILL)
+
+
+def test_a_cluster_moves_from_one_worker_to_another(hub: Cluster, tmp_path: Path) -> None:
+    """Port, authority and tokens stay the same. A watch that is open at the old worker ends."""
+    port = free_port_in_range()
+    workers = {name: start(hub, tmp_path, name) for name in ("w1", "w2")}
+    try:
+        asked = managed("east", nodes=0, onWorkerLost="Move")
+        asked["spec"]["endpoint"] = {"type": "Port", "port": port}
+        hub.post(CLUSTERS, asked).ok()
+        hub.eventually(lambda: phase(hub.get(f"{CLUSTERS}/east").ok()) == "Running")
+        client = client_of(hub, "east", port, tmp_path)
+        hub.eventually(client.answers)
+        former = hub.get(f"{CLUSTERS}/east").ok()["status"]["assignedWorker"]
+        with client.get("/api/v1/namespaces?watch=true") as watch:
+            assert json.loads(watch.readline())["type"] == "ADDED"
+            hub.patch(f"{WORKERS}/{former}", {"spec": {"drain": True}}).ok()
+            with suppress(*UNREACHABLE):  # it ends, with or without an error
+                watch.read()
+        hub.eventually(lambda: hub.get(f"{CLUSTERS}/east").ok()["status"].get("assignedWorker") != former)
+        hub.eventually(client.answers)
+        assert hub.get(f"{CLUSTERS}/east").ok()["status"]["endpoint"]["port"] == port
+        end(workers.pop(former), signal.SIGKILL)
+        assert client.answers()
+        assert verified_by_openssl(client, "10.0.0.1")
+    finally:
+        for process in workers.values():
             end(process, signal.SIGKILL)
 
 
