@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import ipaddress
+import json
 import socket
 import ssl
 import threading
@@ -186,3 +187,18 @@ def test_every_cluster_has_an_authority_of_its_own(people: People) -> None:
     bundles = [Tenant(people, which).call("GET", path)["data"]["ca.crt"] for which in TENANTS]
     assert len(set(bundles)) == len(bundles)
     assert all(people.hub.authority.decode() not in each for each in bundles)
+
+
+@pytest.mark.parametrize("which", CLUSTERS)
+def test_the_issuer_of_tokens_is_the_address_of_their_cluster(people: People, which: str) -> None:
+    """Discovery is served there, and its keys verify a token."""
+    tenant, prefix = Tenant(people, which), CLUSTERS[which][1]
+    tenant.call("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "issued"}})
+    path = "/api/v1/namespaces/default/serviceaccounts/issued/token"
+    token = tenant.call("POST", path, {"spec": {"audiences": ["vault"]}})["status"]["token"]
+    header, claims = (json.loads(base64.urlsafe_b64decode(part + "==")) for part in token.split(".")[:2])
+    discovery = tenant.call("GET", "/.well-known/openid-configuration")
+    assert claims["iss"] == discovery["issuer"] == f"https://127.0.0.1:{people.hub.port}{prefix}"
+    assert discovery["jwks_uri"] == f"{discovery['issuer']}/openid/v1/jwks"
+    keys = tenant.call("GET", "/openid/v1/jwks")["keys"]
+    assert header["kid"] in [key["kid"] for key in keys]

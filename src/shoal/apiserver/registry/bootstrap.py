@@ -48,6 +48,8 @@ class APIAddress:
 
     host: str
     port: int
+    hub_url: str = ""
+    """Where clients reach the hub whose clusters this server hosts; empty on a hub."""
 
     @property
     def url(self) -> str:

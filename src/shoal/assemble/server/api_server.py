@@ -61,7 +61,8 @@ from shoal.assemble.telemetry.process_metrics import render_process_metrics
 from shoal.client.tls import client_context
 from shoal.client.transport import RESTConfig
 from shoal.clock import Clock, SystemClock, rfc3339
-from shoal.kinds.fleet import logicalcluster, worker_join
+from shoal.kinds.clusterapi import embedded
+from shoal.kinds.fleet import infrav1, logicalcluster, worker_join
 from shoal.store.interface import CompareFailed, Store
 
 MASTERS_GROUPS = ("system:masters",)
@@ -124,6 +125,7 @@ class ApiServer:
         self.metrics = metrics
         self.authority = authority
         self.port = 0
+        self.address = APIAddress(settings.advertised_host, settings.port)
         self._pipes: WeakSet[Pipe] = WeakSet()
         self._http = http
         self.cluster_addresses = ClusterAddresses(core, http, settings.directory)
@@ -180,6 +182,7 @@ class ApiServer:
         core.keys.add_change_handler(on_keys_changed)
         server.port = await http.start(settings.host, settings.port, new_tls_context())
         address.port = server.port
+        server.address = address
         compactor = HistoryCompactor(store, core.cache, clock, settings.history_window)
         server._tasks.append(asyncio.create_task(compactor.run(), name="compactor"))
         server._tasks.append(asyncio.create_task(idle_evictor.run(), name="sleep"))
@@ -202,7 +205,7 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        return APIAddress(self.settings.advertised_host, self.port).url
+        return self.address.url
 
     @property
     def server_name(self) -> str:
@@ -284,6 +287,12 @@ async def make_components(
         return (*shared_token_keys, *(cluster.token_keys if cluster is not None else ()))
 
     def issuer(name: str) -> str:
+        """The address at which clients reach the cluster."""
+        cluster = clusters.get(name)
+        if cluster is not None and cluster.endpoint is not None:
+            return f"https://{cluster.endpoint}"
+        if address.hub_url and "." in name:
+            return address.hub_url + infrav1.managed_cluster_path(*embedded.owner_of_logical_cluster(name))
         return address.url if name == ROOT else f"{address.url}/clusters/{name}"
 
     signer = TokenSigner(keys.signing_keys, issuer, former_keys)

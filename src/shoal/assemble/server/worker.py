@@ -92,6 +92,7 @@ class WorkerServer:
         `extra_controllers` returns further controllers.
         """
         worker = cls(shoal, hub)
+        shoal.server.address.hub_url = settings.hub_url
 
         async def connect_hosted(target: HostedPath) -> SocketHandler:
             return await shoal.server.cluster_addresses.socket_handler(target.logical_cluster)
