@@ -16,7 +16,7 @@ from shoal.apiserver.chain import FILTERS, FINISHERS, PLAIN_FINISHERS
 from shoal.apiserver.flowcontrol import DispatcherConfig
 from shoal.apiserver.server import RequestContext
 from shoal.apiserver.write.pipeline import STEPS
-from shoal.assemble.server.api_server import make_dispatcher
+from shoal.assemble.server.dispatcher import make_dispatcher
 from shoal.objects.wire import Request, Response
 from tests.serving import Cluster, Server, config_map, fresh_cluster
 

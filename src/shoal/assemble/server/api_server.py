@@ -34,8 +34,7 @@ from shoal.apiserver.endpoints.discovery import DiscoveryHandler
 from shoal.apiserver.endpoints.nonresource import NonResourceHandler
 from shoal.apiserver.endpoints.openapi import OpenAPIService
 from shoal.apiserver.finishers import error_response
-from shoal.apiserver.flowcontrol import DispatcherConfig, FlowSchemas, RequestDispatcher
-from shoal.apiserver.flowcontrol.seats import SeatAllocator
+from shoal.apiserver.flowcontrol import DispatcherConfig, FlowSchemas
 from shoal.apiserver.http import HTTPLimits, HTTPServer
 from shoal.apiserver.idle import DEFAULT_IDLE_SECONDS, IdleClusterEvictor
 from shoal.apiserver.inprocess import InProcessTransport, Pipe
@@ -52,10 +51,11 @@ from shoal.apiserver.registry.crds import CRDResources
 from shoal.apiserver.registry.policy_source import PolicySource
 from shoal.apiserver.request.info import ROOT
 from shoal.apiserver.routes import ExtraRoutes
-from shoal.apiserver.server import NameGenerator, RequestContext, ServerComponents
+from shoal.apiserver.server import NameGenerator, ServerComponents
 from shoal.apiserver.webhooks import metrics as webhook_metrics
 from shoal.apiserver.webhooks.client import HTTPTransport
 from shoal.apiserver.webhooks.source import WebhookSource
+from shoal.assemble.server.dispatcher import make_dispatcher
 from shoal.assemble.server.routes import RouteFactory, no_routes
 from shoal.assemble.telemetry.process_metrics import render_process_metrics
 from shoal.client.tls import client_context
@@ -234,37 +234,6 @@ class ApiServer:
         await self._http.stop(self.settings.shutdown_timeout, self.settings.idle_connection_grace)
         await self.core.webhooks.client.close()
         self.app.close()
-
-
-def make_dispatcher(
-    app: HandlerChain, core: ServerComponents, metrics: APIServerMetrics, settings: DispatcherConfig
-) -> RequestDispatcher[RequestContext]:
-    """The dispatcher in front of the handler chain, for requests from the socket; controllers of this process bypass
-    it.
-    """
-    seats = SeatAllocator(settings.total_seats, core.flow_schemas.levels)
-    dispatcher = RequestDispatcher(app.handle, app.classify, error_response, seats, settings)
-    flowcontrol = "apiserver_flowcontrol"
-    metrics.gauge(
-        f"{flowcontrol}_current_inqueue_requests", "Number of queued requests.", lambda: dispatcher.queue_length
-    )
-    metrics.gauge(
-        f"{flowcontrol}_current_executing_requests",
-        "Number of executing mutating requests of clients.",
-        lambda: seats.in_use,
-    )
-    metrics.counter(
-        f"{flowcontrol}_rejected_requests_total",
-        "Number of requests rejected with 429.",
-        lambda: dispatcher.rejected_total,
-    )
-    metrics.counter(
-        f"{flowcontrol}_dispatched_requests_total",
-        "Number of requests dispatched from the queue.",
-        lambda: dispatcher.dispatched_total,
-    )
-    metrics.add_renderer(seats.render_metrics)
-    return dispatcher
 
 
 async def make_components(
