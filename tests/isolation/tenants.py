@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import http.client
 import json
+import os
 import ssl
 import tempfile
 import threading
@@ -24,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from shoal.apiserver.authn.es256 import generate_secret
 from shoal.apiserver.authn.serviceaccount_token import TokenSigner
 from shoal.assemble.server.hub import HubWithWorkers, InProcessWorkers, ShoalServerSettings
+from shoal.kinds.fleet.endpoint import PortRange
 from tests.certificates import issue_client, signer_of
 from tests.isolation.attempts import ALPHA, BETA, LOGICAL, SECRET, SECRETS, TREASURE
 from tests.serving import HANG, Answer, Cluster, Server
@@ -36,6 +38,12 @@ MANAGED = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/default/man
 TREASURES = {"metadata": {"name": "treasure", "labels": {"of": TREASURE}}, "stringData": {"where": TREASURE}}
 
 
+def own_ports() -> PortRange:
+    """Ports that no other test process takes."""
+    first = 10_000 + os.getpid() % 300 * 16
+    return PortRange(first, first + 15)
+
+
 class Hub(Server):
     """`shoal up --workers 1` in a thread."""
 
@@ -43,7 +51,8 @@ class Hub(Server):
         self.loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="shoal", daemon=True)
         self._thread.start()
-        self.up = self.call(HubWithWorkers.start(ShoalServerSettings(directory, port=0), InProcessWorkers(1)))
+        settings = ShoalServerSettings(directory, port=0, cluster_ports=own_ports())
+        self.up = self.call(HubWithWorkers.start(settings, InProcessWorkers(1)))
         self.shoal = self.up.hub
         self.port = self.shoal.server.port
         self.token = (directory / "admin-token").read_text().strip()
