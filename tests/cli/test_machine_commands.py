@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import io
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from shoal.apiserver.pki.ca import CertificateAuthority
 from shoal.assemble.commands import doctor
 from shoal.assemble.commands.doctor import FAIL, OK, WARN, CheckResult, engine_results
 from shoal.assemble.storage.datadir import DataDir
 from shoal.cli import logs, progress
 from shoal.cli.doctor import result_lines
 from shoal.cli.progress import ProgressLine
+from tests.certificates import issue_client, signer_in
 from tests.cli.conftest import Run, found, said
 
 # --- doctor ---
@@ -228,3 +232,23 @@ def test_nobody_looks_or_nothing_to_say() -> None:
     for screen, doing in ((io.StringIO(), "waiting"), (Screen(), "")):
         ProgressLine(doing, screen).finish()
         assert screen.getvalue() == ""
+
+
+def test_certificates_that_a_former_authority_gave_to_tenants_are_listed(tmp_path: Path) -> None:
+    former, other = (CertificateAuthority(tmp_path / name) for name in ("former", "other"))
+
+    def request(name: str, authority: CertificateAuthority) -> dict[str, Any]:
+        issued = authority.issue_serving(["hub.example.com", "10.0.0.9"], 3600.0).certificate
+        metadata = {"name": name, "annotations": {"shoal.dev/cluster": "default.east"}}
+        return {"metadata": metadata, "status": {"certificate": base64.b64encode(issued).decode()}}
+
+    client = issue_client(signer_in(former.directory), "ann").certificate
+    signed = {"metadata": {"name": "ann"}, "status": {"certificate": base64.b64encode(client).decode()}}
+    pending = {"metadata": {"name": "pending"}}
+    lines = doctor.check_former_ca(
+        former.certificate, [request("evil", former), request("fine", other), signed, pending]
+    )
+    assert [line.said for line in lines] == [
+        "kubeconfigs from before the upgrade are still accepted",
+        "request evil of cluster default.east got a certificate for hub.example.com, 10.0.0.9",
+    ]

@@ -6,6 +6,7 @@ Measuring and judging are separate: the judging half of each check is a pure fun
 from __future__ import annotations
 
 import asyncio
+import base64
 import fcntl
 import os
 import re
@@ -19,17 +20,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from shoal import __version__
+from shoal.apiserver.cache.storage_form import CLUSTER_ANNOTATION
 from shoal.apiserver.pki.former_ca import FORMER_CA
 from shoal.assemble.storage.datadir import FORMAT_VERSION
 from shoal.client.https import HttpsTransport
 from shoal.client.kubeconfig import KubeconfigError, load_rest_config
 from shoal.client.transport import Unreachable
 
+Object = dict[str, Any]
+
 OK, WARN, FAIL = "ok", "warn", "fail"
+CSRS_PATH = "/clusters/*/apis/certificates.k8s.io/v1/certificatesigningrequests"
 ENGINES = ("docker", "podman", "nerdctl")
 MIN_PYTHON, MIN_ETCD = (3, 11), (3, 5, 13)
 MEGABYTE = 1 << 20
@@ -52,7 +58,8 @@ def run_checks(data_dir: Path, kubeconfig: Path | None, port: int) -> list[Check
     """Returns results in the order in which a person would check. `kubeconfig` is None if no hub was ever started
     here.
     """
-    hub = asyncio.run(_check_hub(kubeconfig))
+    hub, csrs = asyncio.run(_check_hub(kubeconfig))
+    former_ca = data_dir / "pki" / FORMER_CA
     return [
         check_python(sys.version_info[:3]),
         *(engine_results([_check_engine(name) for name in ENGINES if shutil.which(name)])),
@@ -64,7 +71,7 @@ def run_checks(data_dir: Path, kubeconfig: Path | None, port: int) -> list[Check
         _check_program("kind", ("version",), "for kind clusters: https://kind.sigs.k8s.io"),
         check_etcd(_version_of("etcd", ("--version",))),
         *_check_data_dir(data_dir),
-        *check_former_ca((data_dir / "pki" / FORMER_CA).exists()),
+        *(check_former_ca(former_ca.read_bytes(), csrs) if former_ca.exists() else ()),
         check_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         _check_port(port, data_dir),
         *hub,
@@ -107,14 +114,38 @@ def check_disk(free: int, where: Path) -> CheckResult:
     return CheckResult("disk", OK, text)
 
 
-def check_former_ca(exists: bool) -> list[CheckResult]:
+def check_former_ca(certificate: bytes, csrs: Sequence[Object]) -> list[CheckResult]:
     """That authority signed certificates for tenants, with names of their choice. Clients that trust it may be
-    deceived.
+    deceived. The server still knows those whose requests were approved within the last hour.
     """
-    if not exists:
-        return []
     hint = "hand out new kubeconfigs, then run: shoal rotate-ca --finish (docs/upgrading.md)"
-    return [CheckResult("former CA", WARN, "kubeconfigs from before the upgrade are still accepted", hint)]
+    lines = [CheckResult("former CA", WARN, "kubeconfigs from before the upgrade are still accepted", hint)]
+    for csr in csrs:
+        names = _served_names(certificate, csr)
+        if names:
+            where = (csr["metadata"].get("annotations") or {}).get(CLUSTER_ANNOTATION, "root")
+            text = f"request {csr['metadata']['name']} of cluster {where} got a certificate for {', '.join(names)}"
+            lines.append(CheckResult("former CA", WARN, text, "clients that trust the former CA accept it"))
+    return lines
+
+
+def _served_names(authority: bytes, csr: Object) -> list[str]:
+    """Returns the names of a serving certificate of that authority; empty for any other."""
+    from cryptography import x509  # noqa: PLC0415
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+    from cryptography.x509.oid import ExtendedKeyUsageOID  # noqa: PLC0415
+
+    try:
+        pem = base64.b64decode((csr.get("status") or {})["certificate"])
+        certificate = x509.load_pem_x509_certificate(pem)
+        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
+        usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (KeyError, ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+        return []
+    if ExtendedKeyUsageOID.SERVER_AUTH not in usages:
+        return []
+    return [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
 
 
 def check_open_files(limit: int) -> CheckResult:
@@ -261,28 +292,29 @@ def _version_numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
 
-async def _check_hub(kubeconfig: Path | None) -> list[CheckResult]:
+async def _check_hub(kubeconfig: Path | None) -> tuple[list[CheckResult], list[Object]]:
+    """Returns results, and the CertificateSigningRequests of all clusters as far as they can be read."""
     if kubeconfig is None:
-        return [CheckResult("hub", WARN, "no kubeconfig in the data directory", "shoal up")]
+        return [CheckResult("hub", WARN, "no kubeconfig in the data directory", "shoal up")], []
     try:
         endpoint = load_rest_config(kubeconfig)
     except KubeconfigError as error:
-        return [CheckResult("hub", FAIL, str(error), "shoal kubeconfig prints the kubeconfig that shoal up wrote")]
+        return [CheckResult("hub", FAIL, str(error), "shoal kubeconfig prints the kubeconfig that shoal up wrote")], []
+    authorization = {"authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}
     transport = HttpsTransport(endpoint.server, endpoint.tls_context, HUB_TIMEOUT_SECONDS)
     try:
         sent_at = time.time()
-        status, headers, body = await transport.request(
-            "GET", "/version", "", {"authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}, b""
-        )
+        status, headers, body = await transport.request("GET", "/version", "", authorization, b"")
         midpoint = (sent_at + time.time()) / 2
+        listed, _, csrs = await transport.request("GET", CSRS_PATH, "", authorization, b"")
     except Unreachable as error:
-        return [CheckResult("hub", WARN, str(error), "start it: shoal up")]
+        return [CheckResult("hub", WARN, str(error), "start it: shoal up")], []
     finally:
         await transport.close()
     if status != 200:
-        return [CheckResult("hub", FAIL, f"status {status}", f"check the credentials in {kubeconfig}")]
+        return [CheckResult("hub", FAIL, f"status {status}", f"check the credentials in {kubeconfig}")], []
     lines = [check_hub_version(str(orjson.loads(body).get("gitVersion", "")))]
     if date := headers.get("date"):
         # Half a second: on average the hub's clock is that much ahead of the whole second it reports.
         lines.append(check_clock(midpoint - parsedate_to_datetime(date).timestamp() - 0.5))
-    return lines
+    return lines, orjson.loads(csrs)["items"] if listed == 200 else []
