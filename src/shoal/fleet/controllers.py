@@ -21,6 +21,7 @@ from shoal.fleet.rebalance.controller import Rebalancer
 from shoal.fleet.resources import MANAGED_CLUSTERS, WORKERS
 from shoal.fleet.scaledown.controller import ScaleDownReconciler
 from shoal.fleet.scheduler.controller import FleetScheduler
+from shoal.fleet.worker.access.controller import AccessReconciler
 from shoal.fleet.worker.deps import WorkerDeps
 from shoal.fleet.worker.hosting.controller import HostingReconciler
 from shoal.fleet.worker.informers import WorkerInformers
@@ -179,6 +180,7 @@ def new_worker_controllers(
         registration.controller,
         subscriber.controller,
         hosting.controller,
+        AccessReconciler(own, clock, informers).controller,
         reporter.controller,
     ]
     if migration_support is not None:

@@ -11,6 +11,7 @@ LEASES = GroupVersionResource("coordination.k8s.io", "v1", "leases")
 NAMESPACES = GroupVersionResource("", "v1", "namespaces", namespaced=False)
 SECRETS = GroupVersionResource("", "v1", "secrets")
 CSRS = GroupVersionResource("certificates.k8s.io", "v1", "certificatesigningrequests", namespaced=False)
+CLUSTER_ROLE_BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", namespaced=False)
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
 LOGICAL_CLUSTERS = GroupVersionResource(
     logicalcluster.GROUP, logicalcluster.VERSION, logicalcluster.PLURAL, namespaced=False

@@ -66,6 +66,8 @@ READY, SCHEDULED = "Ready", "Scheduled"
 """Conditions. Scheduled is also a phase."""
 INFRASTRUCTURE_READY, NODES_READY = "InfrastructureReady", "NodesReady"
 UPGRADED, WORKER_READY, DELETING = "Upgraded", "WorkerReady", "Deleting"
+ACCESS_GRANTED = "AccessGranted"
+"""Condition of a ManagedCluster: whether the roles of `spec.access` are bound in the hosted cluster."""
 HUB_ACCEPTED = "HubAccepted"
 """Condition of a Worker: False while it belongs to another hub, and so keeps clusters that this hub deletes."""
 SUPERVISED = "Supervised"
@@ -76,7 +78,7 @@ migrated.
 """
 FENCES_ANNOTATION = "shoal.dev/fences"
 """Annotation of the Lease of a worker that refuses writes to clusters it may have lost."""
-WORKER_REPORTED_CONDITIONS = (INFRASTRUCTURE_READY, NODES_READY, UPGRADED, READY)
+WORKER_REPORTED_CONDITIONS = (INFRASTRUCTURE_READY, NODES_READY, ACCESS_GRANTED, UPGRADED, READY)
 """Conditions reported by the current Worker. They do not apply to a later one."""
 
 NOT_SUPPORTED, BROKEN_KUBECONFIG = "InfrastructureNotSupported", "BrokenKubeconfig"

@@ -211,6 +211,9 @@ ACCOUNT_RULES: dict[str, Rules] = {
         rule("cluster.x-k8s.io", "clusters machinedeployments", WRITE),
         rule("infrastructure.cluster.x-k8s.io infrastructure.cluster-k8s.io", "*", WRITE),
         rule("karpenter.sh karpenter.cluster.x-k8s.io", "*", "get list watch"),
+        # Roles of the hub's users in hosted clusters.
+        rule("rbac.authorization.k8s.io", "clusterrolebindings", WRITE),
+        rule("rbac.authorization.k8s.io", "clusterroles", "bind"),
     ],
     "worker-autoscaler": [
         rule("core", "configmaps", "get list"),

@@ -14,7 +14,13 @@ from shoal.fleet.resources import MANAGED_CLUSTERS, SECRETS
 from shoal.fleet.worker.hosting.objects import is_pool_object
 from shoal.fleet.worker.informers import CLUSTERS, EMBEDDED_CLUSTERS, MACHINE_DEPLOYMENTS, WorkerInformers
 from shoal.fleet.worker.registration.controller import WorkerRegistration
-from shoal.fleet.worker.reporter.decide import HostedState, cluster_status, failed_status, is_provisioned
+from shoal.fleet.worker.reporter.decide import (
+    HostedState,
+    access_condition,
+    cluster_status,
+    failed_status,
+    is_provisioned,
+)
 from shoal.fleet.worker.restore.decide import with_restored_condition
 from shoal.fleet.worker.settings import WorkerSettings
 from shoal.fleet.worker.subscriber.decide import version_of
@@ -109,7 +115,7 @@ class StatusReporter:
             return None  # The subscriber has not caught up; its write triggers another reconcile.
         now = rfc3339(self._clock.now())
         try:
-            hosted_state = self._hosted_state(name)
+            hosted_state = self._hosted_state(name, copy)
         except ValueError as error:
             await self._send_report(
                 message, StatusReport(failed_status(message.managed, infrav1.BROKEN_KUBECONFIG, str(error), now))
@@ -146,7 +152,7 @@ class StatusReporter:
         except NotFound:
             return  # The hub has deleted it meanwhile; a message will follow.
 
-    def _hosted_state(self, name: Name) -> HostedState:
+    def _hosted_state(self, name: Name, copy: Object) -> HostedState:
         namespace, cluster_name = name
         cluster = self._informers.get(CLUSTERS, namespace, cluster_name)
         secret = self._informers.get(SECRETS, namespace, infrav1.kubeconfig_secret_name(cluster_name))
@@ -158,7 +164,8 @@ class StatusReporter:
             for (plural, _), obj in self._informers.hosting_objects(name).items()
             if plural == MACHINE_DEPLOYMENTS.resource and is_pool_object(obj)
         }
-        return HostedState(cluster, kubeconfig, self._informers.get(EMBEDDED_CLUSTERS, namespace, cluster_name), pools)
+        control_plane = self._informers.get(EMBEDDED_CLUSTERS, namespace, cluster_name)
+        return HostedState(cluster, kubeconfig, control_plane, pools, access_condition(copy))
 
     def _kubeconfig(self, name: Name, secret: Object) -> str:
         """Returns the kubeconfig for the hub. Cached, because all clusters are reported again when a link comes

@@ -33,6 +33,8 @@ class HostedState:
     """The EmbeddedCluster."""
     pools: Mapping[str, Object] = field(default_factory=dict)
     """Its MachineDeployments by pool name, including those the provisioner buys from."""
+    access: ConditionFields | None = None
+    """The condition AccessGranted; None if the worker has nothing to tell about the current spec."""
 
 
 def cluster_status(managed: Object, state: HostedState, worker: WorkerSettings, now: str) -> Object:
@@ -47,6 +49,8 @@ def cluster_status(managed: Object, state: HostedState, worker: WorkerSettings, 
     updated = _with_condition(managed, infrav1.INFRASTRUCTURE_READY, _infrastructure_condition(state.cluster), now)
     updated = _with_condition(updated, infrav1.NODES_READY, _nodes_condition(managed, state), now)
     updated = _merge_status(updated, _node_counts(managed, state))
+    if state.access is not None:
+        updated = _with_condition(updated, infrav1.ACCESS_GRANTED, state.access, now)
     failure = _provider_failure(state.control_plane)
     if failure is not None and not is_running:
         return failed_status(updated, *failure, now)
@@ -85,6 +89,14 @@ def is_provisioned(cluster: Object | None) -> bool:
     if cluster is None or infrav1.is_deleting(cluster):
         return False
     return infrav1.status_of(cluster).get("phase") == "Provisioned"
+
+
+def access_condition(copy: Object) -> ConditionFields | None:
+    """Returns the condition AccessGranted of a copy if it is about its current spec."""
+    condition = get_condition(copy, infrav1.ACCESS_GRANTED)
+    if condition is None or condition.get("observedGeneration") != copy["metadata"].get("generation"):
+        return None
+    return str(condition["status"]), str(condition["reason"]), str(condition.get("message") or "")
 
 
 def _provider_failure(control_plane: Object | None) -> tuple[str, str] | None:

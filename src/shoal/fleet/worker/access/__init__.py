@@ -1,0 +1,1 @@
+"""Keeps the roles of the hub's users in hosted clusters."""
