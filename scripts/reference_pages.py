@@ -8,13 +8,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from shoal.apiserver.registry import builtins
+from shoal.kinds.fleet import infrav1
 from shoal.kinds.shoal_crds import crd_manifests
 
 Object = dict[str, Any]
@@ -85,16 +86,16 @@ def _group(group: str, found: list[tuple[str, Object]]) -> Iterator[str]:
         yield from ("", f"## {names['kind']}", "")
         yield f"`{names['plural']}.{group}`{short}; {spec['scope'].lower()}; served by {where}."
         for version in spec["versions"]:
-            yield from _version(version)
+            yield from _version(version, infrav1.SUBRESOURCES.get((group, names["plural"]), ()))
 
 
-def _version(version: Object) -> Iterator[str]:
+def _version(version: Object, more: Iterable[str]) -> Iterator[str]:
     schema = version["schema"]["openAPIV3Schema"]
     if schema.get("description"):
         yield from ("", _text(schema["description"]))
     marks = [] if version.get("storage") else ["not stored"]
     marks += ["deprecated"] if version.get("deprecated") else []
-    subresources = ", ".join(f"`{name}`" for name in version.get("subresources") or ())
+    subresources = ", ".join(f"`{name}`" for name in (*(version.get("subresources") or ()), *more))
     said = f"Version **{version['name']}**" + (f" ({', '.join(marks)})" if marks else "")
     yield from ("", said + (f"; subresources {subresources}." if subresources else "."), "")
     rows = list(_fields(schema, ""))

@@ -26,6 +26,7 @@ from shoal.apiserver.response.negotiation import OutputMediaType
 from shoal.apiserver.routes import AuthorizedRoute, ExtraRoutes
 from shoal.apiserver.webhooks.source import WebhookSource
 from shoal.clock import Clock
+from shoal.kinds.fleet.access import HubUserToken, HubUserTokenRequest
 from shoal.objects.errors import BadRequest, NotFound, Unauthorized, format_value
 from shoal.objects.names import is_path_segment_name
 from shoal.objects.wire import Answer, Request, Response
@@ -59,6 +60,8 @@ class PathHandlers:
     nonresource: Callable[[RequestContext], Answer] = _no_nonresource_paths
     probe_readiness: Callable[[], Awaitable[None] | None] = _no_probe
     """Runs before /readyz is answered and updates what its checks report."""
+    hub_user_tokens: Callable[[HubUserTokenRequest], Awaitable[HubUserToken]] | None = None
+    """Of a hub: gets a token from the worker of a ManagedCluster."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,11 @@ from shoal.client.transport import RESTConfig
 from shoal.clock import SystemClock
 from shoal.dashboard import Dashboard
 from shoal.fleet.tunnel import TunnelRegistry, hub_dialer, new_tunnel_agent
+from shoal.fleet.tunnel.agent import no_hub_requests
 from shoal.fleet.tunnel.paths import HostedPath
 from shoal.fleet.tunnel.raw_connection import SocketHandler
 from shoal.fleet.tunnel.worker_end import WorkerTunnel
-from shoal.objects.wire import ByteStream, Receiver
+from shoal.objects.wire import ByteStream, Handler, Receiver
 from shoal.store.sqlite import SqliteStore
 from tests.fleet.tunnel.socket_pair import until
 
@@ -66,14 +67,21 @@ class Fleet:
         """As somebody with the hosted cluster's kubeconfig."""
         return self.client(self.address, "east-admin")
 
-    async def connect(self, token: str = "w1-token") -> asyncio.Task[None]:
+    async def connect(self, token: str = "w1-token", hub_requests: Handler = no_hub_requests) -> asyncio.Task[None]:
         hub_dial = hub_dialer(RESTConfig(self.hub.url, self.tls, token), "w1")
 
         async def dial(start: Callable[[ByteStream], Receiver]) -> None:
             self.worker_tunnels.append(start.__self__)  # type: ignore[attr-defined]
             await hub_dial(start)
 
-        server = new_tunnel_agent(dial, self.worker.app.handle, SystemClock(), "w1", self.connect_hosted)
+        server = new_tunnel_agent(
+            dial,
+            self.worker.app.handle,
+            SystemClock(),
+            "w1",
+            connector=self.connect_hosted,
+            hub_requests=hub_requests,
+        )
         self._tasks.append(asyncio.create_task(server.run()))
         await until(lambda: self.tunnels.connected_workers() == ["w1"])
         return self._tasks[-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from shoal.client.transport import RESTConfig, Unreachable
 from shoal.client.upgrade import upgrade
 from shoal.clock import SystemClock
 from shoal.objects.errors import Forbidden, NotFound, StatusError, Unauthorized, Unavailable
-from shoal.objects.wire import ByteStream, Receiver
+from shoal.objects.wire import ByteStream, Receiver, Request, Response
 from shoal.runtime.informer import Informer
 from tests.certificates import issue_client, signer_of
 from tests.fleet.tunnel.conftest import BINDINGS, MANAGED, SPACES, Fleet, typed
@@ -260,3 +261,23 @@ async def test_metrics_do_not_grow_with_paths(fleet: Fleet) -> None:
         f'apiserver_request_total{{{labels},code="200"}} 1',
         f'apiserver_request_total{{{labels},code="404"}} 3',
     ]
+
+
+async def test_requests_of_the_hub_itself(fleet: Fleet) -> None:
+    """Only the hub's end of the tunnel reaches them; what clients send never has such a path."""
+    seen: list[str] = []
+
+    def answer(request: Request) -> Response:
+        seen.append(request.path)
+        return Response(201, b"{}")
+
+    await fleet.connect(hub_requests=answer)
+    sent = fleet.tunnels.handler_for("w1")(Request("POST", "/hub-requests/usertokens", body=b"{}"))
+    response = await sent if isinstance(sent, Awaitable) else sent
+    assert (response.status, seen) == (201, ["/hub-requests/usertokens"])
+    for path in ("/hub-requests/usertokens", "//hub-requests/usertokens", "/../../hub-requests/usertokens"):
+        with pytest.raises(StatusError):
+            await fleet.east.request("POST", path, body={})
+        with pytest.raises(StatusError):
+            await fleet.admin.request("POST", path, body={})
+    assert seen == ["/hub-requests/usertokens"]

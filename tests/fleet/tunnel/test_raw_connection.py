@@ -307,7 +307,7 @@ async def test_a_worker_without_a_connector_refuses(caplog: pytest.LogCaptureFix
 
 async def test_a_worker_of_this_process_is_called() -> None:
     tunnels, site = TunnelRegistry(FakeClock()), Site()
-    unregister = tunnels.register("w1", no_requests, site.connector)
+    unregister = tunnels.register("w1", no_requests, connector=site.connector)
     near, far = socket.socketpair()
     (await tunnels.connector_for("w1")(EAST))(near, "192.0.2.7", lambda: None)
     assert (site.sockets, site.clients) == ([near], ["192.0.2.7"])

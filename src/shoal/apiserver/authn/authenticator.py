@@ -1,4 +1,4 @@
-"""Authenticates a request: client certificate, static token, service-account token, or anonymous.
+"""Authenticates a request: client certificate, static token, service-account token, token of a hub user, or anonymous.
 
 A credential belongs to one logical cluster. It is not valid in another cluster, nor in a later cluster of the same
 name. Only members of system:masters of `root` may enter every cluster. Permissions are decided by `authz`.
@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
 
+from shoal.apiserver.authn import hub_user_token
+from shoal.apiserver.authn.hub_user_token import ClusterUID, VerifiedHubUser
 from shoal.apiserver.authn.serviceaccount_token import TokenSigner, UIDLookup, VerifiedToken
 from shoal.apiserver.request.info import ROOT, WILDCARD
 from shoal.objects.errors import ShoalError, Unauthorized
@@ -90,12 +92,38 @@ class ServiceAccountTokenAuthenticator:
         return (self._signer.issuer(cluster),)
 
 
+class HubUserTokenAuthenticator:
+    """Verifies a token's signature once. Later requests only recheck expiry and that the cluster still exists."""
+
+    def __init__(self, signer: TokenSigner, uid_of: ClusterUID, now: Callable[[], float]) -> None:
+        self._signer, self._uid_of, self._now = signer, uid_of, now
+        self._cache: dict[str, tuple[User, VerifiedHubUser]] = {}
+
+    def authenticate(self, token: str, cluster: str) -> User:
+        cached = self._cache.get(token)
+        if cached is None:
+            verified = hub_user_token.verify(self._signer, token, cluster, self._now(), self._uid_of)
+            cached = hosted_hub_user(verified), verified
+            _put_bounded(self._cache, token, cached)
+        else:
+            cached[1].recheck(cluster, self._now(), self._uid_of)
+        return cached[0]
+
+    def review(self, token: str, cluster: str, audiences: Sequence[str]) -> tuple[User, tuple[str, ...]]:
+        verified = hub_user_token.verify(self._signer, token, cluster, self._now(), self._uid_of)
+        accepted = tuple(each for each in verified.audiences if not audiences or each in audiences)
+        if not accepted:
+            raise Unauthorized("token of a hub user is for the API of the cluster only")
+        return hosted_hub_user(verified), accepted
+
+
 class Authenticator:
     def __init__(
         self,
         *,
         tokens: Mapping[str, User] | None = None,
         service_accounts: ServiceAccountTokenAuthenticator | None = None,
+        hub_users: HubUserTokenAuthenticator | None = None,
         other_tokens: Callable[[str], User | None] = lambda token: None,
         uid_of: Callable[[str], str | None] = lambda cluster: None,
         anonymous: bool = True,
@@ -109,7 +137,7 @@ class Authenticator:
         self._static_tokens: dict[str, User] = {}
         self._by_header: dict[str, User] = {}
         """The static tokens by the usual form of the Authorization header."""
-        self._service_accounts = service_accounts
+        self._service_accounts, self._hub_users = service_accounts, hub_users
         self._other_tokens = other_tokens
         self._uid_of = uid_of
         self._anonymous = anonymous
@@ -153,6 +181,8 @@ class Authenticator:
     def review(self, token: str, cluster: str, audiences: Sequence[str] = ()) -> tuple[User, tuple[str, ...]]:
         """Returns the user of a token and the audiences it is valid for. Raises Unauthorized with the reason."""
         accounts = self._service_accounts
+        if self._hub_users is not None and hub_user_token.is_hub_user_token(token):
+            return self._hub_users.review(token, cluster, audiences)
         if accounts is not None and token not in self._static_tokens:
             return accounts.review(token, cluster, audiences)
         user, ours = (
@@ -168,6 +198,8 @@ class Authenticator:
         user = self._static_tokens.get(token)
         if user is None and (other_user := self._other_tokens(token)) is not None:
             user = _with_authenticated_group(other_user)
+        if user is None and self._hub_users is not None and hub_user_token.is_hub_user_token(token):
+            return self._hub_users.authenticate(token, cluster)
         if user is None and self._service_accounts is not None:
             return self._service_accounts.authenticate(token, cluster)
         if user is None or not user.may_enter(cluster):
@@ -224,6 +256,12 @@ def service_account_user(verified: VerifiedToken) -> User:
         verified.cluster,
     )
     return _with_authenticated_group(user)
+
+
+def hosted_hub_user(verified: VerifiedHubUser) -> User:
+    """A user of the hub in the one cluster that its token is for."""
+    extra = {"authentication.kubernetes.io/credential-id": (f"JTI={verified.jti}",)}
+    return _with_authenticated_group(User(verified.name, verified.groups, "", extra, verified.cluster))
 
 
 def service_account_groups(namespace: str) -> tuple[str, ...]:

@@ -113,10 +113,7 @@ class TokenSigner:
             "nbf": start,
             "sub": f"system:serviceaccount:{namespace}:{name}",
         }
-        key = self._private_keys(cluster)[0]
-        header = {"alg": "ES256", "kid": _key_id(key.public_der())}
-        signed = f"{_base64url_encode(orjson.dumps(header))}.{_base64url_encode(orjson.dumps(claims))}"
-        token = f"{signed}.{_base64url_encode(key.sign(signed.encode()))}"
+        token = self.sign(cluster, claims)
         if len(token) > MAX_TOKEN:
             raise BadRequest(f"the token would be longer than {MAX_TOKEN} bytes: too many audiences")
         return token, float(start + seconds)
@@ -127,23 +124,35 @@ class TokenSigner:
         """Returns the verified token or raises Unauthorized with the reason. Without audiences it must be for the
         cluster's API.
         """
-        claims = self._verified_claims(token, cluster)
-        issuer, own = claims.get("iss"), self.issuer(cluster)
-        if not isinstance(issuer, str) or (issuer != own and not _was_issuer_of(issuer, cluster)):
-            raise Unauthorized("token issuer is invalid")
-        # A token for its own issuer is for the API, which may have had another address then.
-        accepted = audiences or tuple(dict.fromkeys((own, issuer)))
-        verified = _verified_token(claims, cluster, accepted)
+        claims = self.signed_claims(token, cluster)
+        verified = _verified_token(claims, cluster, self._accepted_audiences(claims, cluster, audiences))
         if not verified.audiences:
             raise Unauthorized(
                 f"token audiences {orjson.dumps(claims.get('aud')).decode()} is invalid for the target audiences "
-                f"{orjson.dumps(list(audiences or (own,))).decode()}"
+                f"{orjson.dumps(list(audiences or (self.issuer(cluster),))).decode()}"
             )
-        for claim, problem in (("nbf", "not valid yet"), ("iat", "issued in the future")):
-            if _numeric_claim(claims, claim) > now + LEEWAY:
-                raise Unauthorized(f"service account token is {problem}")
+        check_not_before(claims, now, "service account token")
         verified.recheck(cluster, now, lookup)
         return verified
+
+    def sign(self, cluster: str, claims: Mapping[str, Any], token_type: str = "") -> str:
+        """Returns the claims as a JWT. The cluster must have a key. `token_type` is its explicit type (RFC 8725)."""
+        key = self._private_keys(cluster)[0]
+        header = {**({"typ": token_type} if token_type else {}), "alg": "ES256", "kid": _key_id(key.public_der())}
+        signed = f"{_base64url_encode(orjson.dumps(header))}.{_base64url_encode(orjson.dumps(claims))}"
+        return f"{signed}.{_base64url_encode(key.sign(signed.encode()))}"
+
+    def signed_claims(self, token: str, cluster: str, token_type: str = "") -> dict[str, Any]:
+        """Returns the claims of a token of that type, after verifying signature and issuer."""
+        claims = self._verified_claims(token, cluster, token_type)
+        issuer = claims.get("iss")
+        if not isinstance(issuer, str) or (issuer != self.issuer(cluster) and not _was_issuer_of(issuer, cluster)):
+            raise Unauthorized("token issuer is invalid")
+        return claims
+
+    def _accepted_audiences(self, claims: Mapping[str, Any], cluster: str, audiences: Sequence[str]) -> Sequence[str]:
+        """A token for its own issuer is for the API, which may have had another address then."""
+        return audiences or tuple(dict.fromkeys((self.issuer(cluster), str(claims["iss"]))))
 
     def jwks(self, cluster: str) -> dict[str, Any]:
         """The document of /openid/v1/jwks."""
@@ -179,7 +188,7 @@ class TokenSigner:
                 keys[_key_id(der)] = load_public_key(der)
         return keys
 
-    def _verified_claims(self, token: str, cluster: str) -> dict[str, Any]:
+    def _verified_claims(self, token: str, cluster: str, token_type: str) -> dict[str, Any]:
         """Returns the claims after verifying the signature by a key of the cluster."""
         parts = token.split(".", 3)
         if len(token) > MAX_TOKEN or len(parts) != 3 or not token.isascii():
@@ -187,12 +196,20 @@ class TokenSigner:
         header = _decode_json_part(parts[0])
         if header.get("alg") != "ES256" or "crit" in header:
             raise Unauthorized("invalid signature, no keys found")
+        if header.get("typ") not in ((token_type,) if token_type else (None, "JWT")):
+            raise Unauthorized("invalid token type")
         key = self._verification_keys(cluster).get(str(header.get("kid")))
         if key is None:
             raise Unauthorized("invalid signature, no keys found")
         if not key.verify(f"{parts[0]}.{parts[1]}".encode(), _base64url_decode(parts[2])):
             raise Unauthorized("invalid signature")
         return _decode_json_part(parts[1])
+
+
+def check_not_before(claims: Mapping[str, Any], now: float, token_name: str) -> None:
+    for claim, problem in (("nbf", "not valid yet"), ("iat", "issued in the future")):
+        if numeric_claim(claims, claim) > now + LEEWAY:
+            raise Unauthorized(f"{token_name} is {problem}")
 
 
 def _was_issuer_of(issuer: str, cluster: str) -> bool:
@@ -219,7 +236,7 @@ def _verified_token(claims: Mapping[str, Any], cluster: str, accepted: Sequence[
         name=name,
         uid=uid,
         audiences=tuple(audience for audience in audiences if audience in accepted),
-        expiry=_numeric_claim(claims, "exp"),
+        expiry=numeric_claim(claims, "exp"),
         jti=str(claims.get("jti", "")),
         bound_objects={
             kind: _object_reference(kubernetes_claims[kind]) for kind in _BOUND_RESOURCES if kind in kubernetes_claims
@@ -235,7 +252,7 @@ def _object_reference(value: object) -> tuple[str, str]:
     raise Unauthorized("service account token claims could not be validated")
 
 
-def _numeric_claim(claims: Mapping[str, Any], claim: str) -> float:
+def numeric_claim(claims: Mapping[str, Any], claim: str) -> float:
     value = claims.get(claim)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Unauthorized("service account token claims could not be validated")

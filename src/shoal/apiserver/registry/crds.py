@@ -32,6 +32,9 @@ SHOAL_STRATEGIES: dict[tuple[str, str], Strategy] = {
 }
 """Shoal's own kinds are ordinary CRDs, except for what the server fills in."""
 
+SHOAL_SUBRESOURCES = infrav1.SUBRESOURCES
+"""Subresources of Shoal's own kinds that a CRD cannot declare."""
+
 PRESERVE_UNKNOWN_SCHEMA: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 
@@ -108,6 +111,7 @@ class CRDResources:
             custom=True,
             status=customresourcedefinition.has_status(crd, version),
             scale=_scale_paths(customresourcedefinition.scale_subresource(crd, version)),
+            subresources=SHOAL_SUBRESOURCES.get((group, plural), {}),
             columns=tuple(_printer_column(column) for column in customresourcedefinition.printer_columns(crd, version)),
             selectable_fields=tuple(customresourcedefinition.selectable_fields(crd, version)),
             schema=partial(published_schema, crd, version),

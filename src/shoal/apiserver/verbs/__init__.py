@@ -15,6 +15,7 @@ from shoal.apiserver.verbs.subresources.access_review import review
 from shoal.apiserver.verbs.subresources.binding import bind
 from shoal.apiserver.verbs.subresources.eviction import evict
 from shoal.apiserver.verbs.subresources.finalize import finalize
+from shoal.apiserver.verbs.subresources.hub_user_token import create_hub_user_token
 from shoal.apiserver.verbs.subresources.pods import (
     patch_ephemeral_containers,
     patch_resize,
@@ -47,6 +48,7 @@ PROXY_VERBS = ("get", "create", "update", "patch", "delete")
 SUBRESOURCES: dict[tuple[str, str], tuple[dict[str, ReadVerb], dict[str, WriteVerb]]] = {
     ("namespaces", "finalize"): ({}, {"update": finalize}),
     ("serviceaccounts", "token"): ({}, {"create": create_token}),
+    ("managedclusters", "token"): ({}, {"create": create_hub_user_token}),
     ("certificatesigningrequests", "approval"): STATUS,
     ("pods", "binding"): ({}, {"create": bind}),
     ("pods", "eviction"): ({}, {"create": evict}),

@@ -14,7 +14,12 @@ from typing import Any
 from weakref import WeakSet
 
 from shoal.apiserver.audit import AuditConfig, open_auditor
-from shoal.apiserver.authn.authenticator import Authenticator, ServiceAccountTokenAuthenticator, User
+from shoal.apiserver.authn.authenticator import (
+    Authenticator,
+    HubUserTokenAuthenticator,
+    ServiceAccountTokenAuthenticator,
+    User,
+)
 from shoal.apiserver.authn.bootstrap_token import BootstrapTokens
 from shoal.apiserver.authn.serviceaccount_token import TokenSigner
 from shoal.apiserver.authz import Attributes, AuthorizationDecision, Authorizer
@@ -271,6 +276,10 @@ async def make_components(
         metadata = entry.object()["metadata"] if entry is not None else {}
         return None if "deletionTimestamp" in metadata else metadata.get("uid")
 
+    def cluster_uid(name: str) -> str | None:
+        cluster = clusters.get(name)
+        return cluster.uid if cluster is not None else None
+
     roles = CachedRoleGetter(cache)
     identity_authorizers = (
         WorkerAuthorizer(CachedWorkerGraph(cache)).authorize,
@@ -299,7 +308,8 @@ async def make_components(
             tokens=settings.tokens,
             service_accounts=ServiceAccountTokenAuthenticator(signer, uid_of, clock.now),
             other_tokens=BootstrapTokens(cache, clock.now).user,
-            uid_of=lambda name: found.uid if (found := clusters.get(name)) is not None else None,
+            hub_users=HubUserTokenAuthenticator(signer, cluster_uid, clock.now),
+            uid_of=cluster_uid,
             accept_certificates_without_uri=settings.bare_certificates,
         ),
         authorizer=authorizer,

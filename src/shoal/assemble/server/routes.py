@@ -13,6 +13,7 @@ from shoal.apiserver.cache.objects import CacheEvent
 from shoal.apiserver.request.info import ROOT
 from shoal.apiserver.routes import AuthorizedRoute, ExtraRoute, PassthroughRoute
 from shoal.apiserver.server import ServerComponents
+from shoal.assemble.server.hub_users import hub_user_tokens
 from shoal.dashboard import PATH_SEGMENT as DASHBOARD
 from shoal.dashboard import Dashboard
 from shoal.fleet.tunnel import TunnelRegistry, managed_cluster_route, tunnel_worker
@@ -37,8 +38,10 @@ def hub_routes(tunnels: TunnelRegistry, ca_file: Path, dashboard: Dashboard) -> 
 
     def routes(core: ServerComponents) -> Mapping[str, ExtraRoute]:
         core.cache.resource_cache(infrav1.GROUP, "workers").add_event_handler(ROOT, disconnect_removed_workers(tunnels))
+        worker_of = AssignedWorkers(core.cache)
+        core.paths.hub_user_tokens = hub_user_tokens(tunnels, worker_of)
         return {
-            "managedclusters": PassthroughRoute(managed_cluster_route(tunnels, AssignedWorkers(core.cache))),
+            "managedclusters": PassthroughRoute(managed_cluster_route(tunnels, worker_of)),
             "workers": AuthorizedRoute(tunnels.accept, tunnel_attributes),
             "join": PassthroughRoute(ca_route(ca_file.read_bytes())),
             DASHBOARD: PassthroughRoute(dashboard.handle),

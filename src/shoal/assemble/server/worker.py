@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from shoal.assemble.server.hub_users import HubUserTokenIssuer
 from shoal.assemble.server.process import run_until_stopped, stop_on_stdin_close
 from shoal.assemble.server.shoal_server import DEFAULT_IDLE_SECONDS, ShoalServer, ShoalServerSettings
 from shoal.assemble.storage.config import StoreSettings
@@ -93,12 +94,15 @@ class WorkerServer:
         """
         worker = cls(shoal, hub)
         shoal.server.address.hub_url = settings.hub_url
+        handler, user_tokens = shoal.server.app.handle, HubUserTokenIssuer(shoal.server.core)
 
         async def connect_hosted(target: HostedPath) -> SocketHandler:
             return await shoal.server.cluster_addresses.socket_handler(target.logical_cluster)
 
         if isinstance(hub_link, TunnelRegistry):
-            worker._unregister = hub_link.register(settings.name, shoal.server.app.handle, connect_hosted)
+            worker._unregister = hub_link.register(
+                settings.name, handler, connector=connect_hosted, hub_requests=user_tokens.handle
+            )
 
         link_metrics = LinkMetrics(clock)
         for series in link_metrics.counters():
@@ -115,9 +119,15 @@ class WorkerServer:
                 *extra_controllers(),
             ]
             if not isinstance(hub_link, TunnelRegistry):
-                controllers.append(
-                    new_tunnel_agent(hub_link, shoal.server.app.handle, clock, settings.name, connect_hosted)
+                agent = new_tunnel_agent(
+                    hub_link,
+                    handler,
+                    clock,
+                    settings.name,
+                    connector=connect_hosted,
+                    hub_requests=user_tokens.handle,
                 )
+                controllers.append(agent)
             return controllers
 
         worker._tasks = [asyncio.create_task(run_manager(new_controllers(), clock), name=f"worker {settings.name}")]

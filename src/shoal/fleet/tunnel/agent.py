@@ -12,10 +12,10 @@ from shoal.client.transport import RESTConfig, Unreachable
 from shoal.client.upgrade import upgrade
 from shoal.clock import Clock
 from shoal.fleet.tunnel.frames import PROTOCOL
-from shoal.fleet.tunnel.paths import local_request, reject_upgrade
+from shoal.fleet.tunnel.paths import HUB_REQUEST_PREFIX, local_request, reject_upgrade
 from shoal.fleet.tunnel.raw_connection import Connector
 from shoal.fleet.tunnel.worker_end import WorkerTunnel
-from shoal.objects.errors import StatusError
+from shoal.objects.errors import NotFound, StatusError
 from shoal.objects.wire import Answer, ByteStream, Handler, Receiver, Request
 
 log = logging.getLogger("shoal.fleet")
@@ -29,11 +29,19 @@ STABLE_SECONDS = 10.0
 """After a tunnel that lasted that many seconds the next attempt comes soon."""
 
 
-def restrict_to_hosted(handler: Handler) -> Handler:
-    """Restricts `handler` to what the hub may reach."""
+def no_hub_requests(request: Request) -> Answer:
+    raise NotFound("the server could not find the requested resource")
+
+
+def restrict_to_hosted(handler: Handler, hub_requests: Handler) -> Handler:
+    """Restricts `handler` to what clients may reach through the hub. `hub_requests` answers requests that the hub makes
+    itself: this end of the tunnel is the only way to it.
+    """
 
     def answer(request: Request) -> Answer | Awaitable[Answer]:
         reject_upgrade(request)
+        if request.path.startswith(HUB_REQUEST_PREFIX):
+            return hub_requests(request)
         return handler(local_request(request))
 
     return answer
@@ -46,12 +54,14 @@ class TunnelAgent:
         handler: Handler,
         clock: Clock,
         worker: str,
+        *,
         connector: Connector | None = None,
+        hub_requests: Handler = no_hub_requests,
         random_float: Callable[[], float] = random.random,
     ) -> None:
         self.name = f"tunnel of {worker}"
         self._dial, self._clock, self._worker, self._random = dial, clock, worker, random_float
-        self._handler, self._connector = restrict_to_hosted(handler), connector
+        self._handler, self._connector = restrict_to_hosted(handler, hub_requests), connector
 
     async def run(self) -> None:
         pause = FIRST_PAUSE
@@ -83,9 +93,15 @@ def hub_dialer(hub: RESTConfig, worker: str) -> Dial:
 
 
 def new_tunnel_agent(
-    dial: Dial, handler: Handler, clock: Clock, name: str, connector: Connector | None = None
+    dial: Dial,
+    handler: Handler,
+    clock: Clock,
+    name: str,
+    *,
+    connector: Connector | None = None,
+    hub_requests: Handler = no_hub_requests,
 ) -> TunnelAgent:
     """Keeps a tunnel to the hub, through which it reaches the clusters that the server behind `handler` hosts.
-    `connector` takes raw connections to them.
+    `connector` takes raw connections to them. `hub_requests` answers the hub itself.
     """
-    return TunnelAgent(dial, handler, clock, name, connector)
+    return TunnelAgent(dial, handler, clock, name, connector=connector, hub_requests=hub_requests)

@@ -15,6 +15,10 @@ from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain
 from shoal.objects.wire import Request
 
 MANAGED_CLUSTERS_SEGMENT = "managedclusters"
+HUB_REQUEST_PREFIX = "/hub-requests/"
+"""Paths of requests that the hub itself makes to a worker. A request of a client never gets such a path: what the hub
+forwards begins with the segment above.
+"""
 HUB_REMOTE = "hub"
 """Remote address that a worker's server sees for such a request."""
 

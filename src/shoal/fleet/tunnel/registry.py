@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from shoal.clock import Clock, SystemClock
-from shoal.fleet.tunnel.agent import restrict_to_hosted
+from shoal.fleet.tunnel.agent import no_hub_requests, restrict_to_hosted
 from shoal.fleet.tunnel.frames import PROTOCOL
 from shoal.fleet.tunnel.hub_end import HubTunnel, not_connected_error
 from shoal.fleet.tunnel.paths import forwarded_request, managed_cluster_not_found, parse_hosted_path, reject_upgrade
@@ -39,11 +39,18 @@ class TunnelRegistry:
         self._workers: dict[str, ConnectedWorker] = {}
         self._tunnels: dict[str, HubTunnel] = {}
 
-    def register(self, worker: str, handler: Handler, connector: Connector | None = None) -> Callable[[], None]:
-        """Registers a worker in this process by its server's handler and by what takes raw connections to its hosted
-        clusters. Returns a function that unregisters it.
+    def register(
+        self,
+        worker: str,
+        handler: Handler,
+        *,
+        connector: Connector | None = None,
+        hub_requests: Handler = no_hub_requests,
+    ) -> Callable[[], None]:
+        """Registers a worker in this process by its server's handler, by what takes raw connections to its hosted
+        clusters, and by what answers the hub itself. Returns a function that unregisters it.
         """
-        connected = ConnectedWorker(restrict_to_hosted(handler), connector)
+        connected = ConnectedWorker(restrict_to_hosted(handler, hub_requests), connector)
         self._replace(worker, connected, None)
         return lambda: self._unregister(worker, connected)
 

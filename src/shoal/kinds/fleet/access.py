@@ -41,6 +41,26 @@ class HubUser:
         return tuple(HUB_PREFIX + group for group in self.groups)
 
 
+@dataclass(frozen=True, slots=True)
+class HubUserTokenRequest:
+    """What the hub asks the worker of a ManagedCluster for."""
+
+    namespace: str
+    name: str
+    uid: str
+    """The uid of the ManagedCluster."""
+    user: HubUser
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class HubUserToken:
+    token: str
+    expiry: float
+    """Seconds since the epoch."""
+    audience: str
+
+
 def admitted_user(managed: Object, user: str, groups: Iterable[str]) -> HubUser | None:
     """Returns what the hosted cluster learns of a user of the hub; None if no entry mentions the user."""
     entries = access_entries(managed)

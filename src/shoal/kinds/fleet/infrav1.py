@@ -249,6 +249,11 @@ def phase_of(managed: Object) -> str:
     return RUNNING
 
 
+SUBRESOURCES: dict[tuple[str, str], dict[str, tuple[str, str, str, tuple[str, ...]]]] = {
+    (GROUP, "managedclusters"): {"token": ("authentication.k8s.io", "v1", "TokenRequest", ("create",))},
+}
+"""Further subresources: name -> (group, version, kind, verbs) of what they accept."""
+
 STRATEGIES: dict[tuple[str, str], Strategy] = {
     (GROUP, "managedclusters"): replace(
         CUSTOM_STRATEGY, prepare_for_create=prepare_managed_cluster_create, validate=validate_hosted_version

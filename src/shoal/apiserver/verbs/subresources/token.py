@@ -38,7 +38,7 @@ async def create_token(server: ServerComponents, ctx: RequestContext) -> Respons
         raise BadRequest(f"{body.get('kind')} cannot be handled as a TokenRequest")
     body = await admit_body(server, ctx, body, options.dry_run)
     metadata = object_field(body, "metadata")
-    _check_metadata(ctx, metadata)
+    check_metadata(ctx, metadata, "service account")
     account = served_object(ctx.resource, ctx.require_object())
     uid = account["metadata"]["uid"]
     if metadata.get("uid") and metadata["uid"] != uid:
@@ -82,10 +82,10 @@ async def create_token(server: ServerComponents, ctx: RequestContext) -> Respons
     return Response(201, orjson.dumps(answer))
 
 
-def _check_metadata(ctx: RequestContext, metadata: Object) -> None:
+def check_metadata(ctx: RequestContext, metadata: Object, owner: str) -> None:
     for field, expected in (("name", ctx.name), ("namespace", ctx.namespace)):
         if metadata.get(field) and metadata[field] != expected:
-            message = f"must match the service account {field} if specified"
+            message = f"must match the {owner} {field} if specified"
             raise _invalid(ctx.name, invalid_value(f"metadata.{field}", metadata[field], message))
 
 
