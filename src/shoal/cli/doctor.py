@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.assemble.storage.datadir import default_data_dir
-from shoal.cli.options.hub import CommandError, find_hub_kubeconfig, hub_options
+from shoal.cli.options.hub import CommandError, find_hub_kubeconfig, hub_options, local_hub_url
 from shoal.cli.printers import output_option, print_output
 from shoal.cli.progress import progress
 
@@ -35,10 +35,11 @@ def command(port: int, output: str, kubeconfig: Path | None, data_dir: Path | No
 
     try:
         file: Path | None = find_hub_kubeconfig(kubeconfig, data_dir)
+        server = local_hub_url(kubeconfig, data_dir)
     except CommandError:
-        file = None
+        file, server = None, ""
     with progress("checking"):
-        results = run_checks(data_dir or default_data_dir(os.environ), file, port)
+        results = run_checks(data_dir or default_data_dir(os.environ), file, port, server)
     print_output([asdict(line) for line in results], result_lines(results), output)
     if any(line.state == FAIL for line in results):
         raise SystemExit(1)

@@ -11,7 +11,7 @@ import yaml
 from shoal import __version__
 from shoal.assemble.commands.syncer_manifest import IMAGE_REPOSITORY, NAME, SyncerInstallation, manifest
 from shoal.assemble.storage.datadir import render_kubeconfig as kubeconfig_text
-from shoal.cli.options.hub import CommandError, call_hub, find_hub_kubeconfig, hub_options
+from shoal.cli.options.hub import CommandError, HubLocation, call_hub, find_hub_kubeconfig, hub_options
 from shoal.client.kubeconfig import KubeconfigError, load_rest_config
 from shoal.client.rest import Client
 from shoal.kinds.workload import workloadcluster
@@ -74,18 +74,19 @@ def command(
         raise click.UsageError(
             f"{name}: {name_errors[0] if name_errors else f'at most {workloadcluster.MAX_NAME_LENGTH} characters'}"
         )
-    file = find_hub_kubeconfig(kubeconfig, data_dir)
+    location = kubeconfig, data_dir
+    find_hub_kubeconfig(*location)
     if mode == "push":
         if apply is not None:
             raise click.UsageError("--apply and --print require --mode pull")
         if kubeconfig_of_cluster is None:
             raise click.UsageError("--mode push requires --kubeconfig-of-cluster")
-        _join_push(file, name, namespace, kubeconfig_of_cluster, context)
+        _join_push(location, name, namespace, kubeconfig_of_cluster, context)
         return
     if apply and kubeconfig_of_cluster is None:
         raise click.UsageError("--apply requires --kubeconfig-of-cluster")
     resources = tuple(each.strip() for each in resources_to_sync.split(",") if each.strip())
-    installation = _prepare_installation(file, name, image, hub_server, resources)
+    installation = _prepare_installation(location, name, image, hub_server, resources)
     if apply:
         from shoal.assemble.commands.join_cluster import apply_manifest  # noqa: PLC0415
 
@@ -99,7 +100,7 @@ def command(
     _print_next(name)
 
 
-def _join_push(file: Path, name: str, namespace: str, cluster: Path, context: str) -> None:
+def _join_push(location: HubLocation, name: str, namespace: str, cluster: Path, context: str) -> None:
     # The syncer loads more slowly than help may take.
     from shoal.assemble.commands.join_cluster import flatten_kubeconfig, join_push  # noqa: PLC0415
 
@@ -107,18 +108,18 @@ def _join_push(file: Path, name: str, namespace: str, cluster: Path, context: st
         text = flatten_kubeconfig(cluster, context)
     except KubeconfigError as error:
         raise CommandError(str(error), error.hint) from None
-    call_hub(file, None, lambda hub: join_push(hub, name, namespace, text))
+    call_hub(*location, lambda hub: join_push(hub, name, namespace, text))
     _print_next(name)
 
 
 def _prepare_installation(
-    file: Path, name: str, image: str, hub_server: str, resources: tuple[str, ...]
+    location: HubLocation, name: str, image: str, hub_server: str, resources: tuple[str, ...]
 ) -> SyncerInstallation:
     from shoal.assemble.commands.join_cluster import join_pull  # noqa: PLC0415
     from shoal.assemble.workers.join import hub_base_url  # noqa: PLC0415
 
     try:
-        hub = load_rest_config(file)
+        hub = load_rest_config(find_hub_kubeconfig(*location))
     except KubeconfigError as error:
         raise CommandError(str(error), error.hint) from None
     server = hub_server or hub_base_url(hub.server)
@@ -134,7 +135,7 @@ def _prepare_installation(
     async def register(client: Client) -> str:
         return await join_pull(client, name)
 
-    token = call_hub(file, None, register)
+    token = call_hub(*location, register)
     text = kubeconfig_text(server, hub.ca_pem.encode(), token, f"shoal-syncer-{name}", hub.server_name)
     return SyncerInstallation(name, text, image, resources)
 

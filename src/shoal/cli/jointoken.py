@@ -75,7 +75,7 @@ def create(
     async def make(client: Client) -> str:
         return await create_token(client, time.time(), ttl, worker=name, location=location, reusable=reusable)
 
-    token = call_hub(file, None, make)
+    token = call_hub(kubeconfig, data_dir, make)
     server = hub_base_url(hub.server)
     options = [*(("--name", name) if name else ()), *(("--location", location) if location else ())]
     if output == "token":

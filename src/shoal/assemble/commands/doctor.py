@@ -54,11 +54,11 @@ class CheckResult:
     hint: str = ""
 
 
-def run_checks(data_dir: Path, kubeconfig: Path | None, port: int) -> list[CheckResult]:
+def run_checks(data_dir: Path, kubeconfig: Path | None, port: int, server: str = "") -> list[CheckResult]:
     """Returns results in the order in which a person would check. `kubeconfig` is None if no hub was ever started
-    here.
+    here. `server` is the address of the hub if it is not that in the kubeconfig.
     """
-    hub, csrs = asyncio.run(_check_hub(kubeconfig))
+    hub, csrs = asyncio.run(_check_hub(kubeconfig, server))
     former_ca = data_dir / "pki" / FORMER_CA
     return [
         check_python(sys.version_info[:3]),
@@ -292,7 +292,7 @@ def _version_numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
 
-async def _check_hub(kubeconfig: Path | None) -> tuple[list[CheckResult], list[Object]]:
+async def _check_hub(kubeconfig: Path | None, server: str) -> tuple[list[CheckResult], list[Object]]:
     """Returns results, and the CertificateSigningRequests of all clusters as far as they can be read."""
     if kubeconfig is None:
         return [CheckResult("hub", WARN, "no kubeconfig in the data directory", "shoal up")], []
@@ -301,7 +301,7 @@ async def _check_hub(kubeconfig: Path | None) -> tuple[list[CheckResult], list[O
     except KubeconfigError as error:
         return [CheckResult("hub", FAIL, str(error), "shoal kubeconfig prints the kubeconfig that shoal up wrote")], []
     authorization = {"authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}
-    transport = HttpsTransport(endpoint.server, endpoint.tls_context, HUB_TIMEOUT_SECONDS)
+    transport = HttpsTransport(server or endpoint.server, endpoint.tls_context, HUB_TIMEOUT_SECONDS)
     try:
         sent_at = time.time()
         status, headers, body = await transport.request("GET", "/version", "", authorization, b"")

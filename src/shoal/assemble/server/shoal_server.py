@@ -59,6 +59,8 @@ class ShoalServerSettings:
     store: StoreSettings = field(default_factory=StoreSettings)
     advertise_address: str = ""
     """The name or address clients use, if it is not the host."""
+    tls_sans: tuple[str, ...] = ()
+    """Further names and addresses of the serving certificate."""
     is_hub: bool = True
     """False for a worker's server, which runs no hub controllers."""
     idle_seconds: float = DEFAULT_IDLE_SECONDS
@@ -132,7 +134,7 @@ class ShoalServer:
                     host=settings.host,
                     port=directory.port(settings.port),
                     advertise_address=settings.advertise_address,
-                    certificate_names=tuple(serving_certificate_names()),
+                    certificate_names=(*serving_certificate_names(), *settings.tls_sans),
                     tokens={token: admin_user(), **controllers.tokens},
                     audit=settings.audit,
                     root_profile=settings.root_profile,
@@ -162,6 +164,7 @@ class ShoalServer:
             raise
         if not settings.port:
             directory.save_port(server.port)
+        directory.save_loopback_url(settings.host, server.port)
         write_private_file(
             directory.path / "kubeconfig",
             render_kubeconfig(server.url, server.authority.certificate, token, server_name=server.server_name),

@@ -16,6 +16,10 @@ HUB_KUBECONFIG = "hub.kubeconfig"
 """The kubeconfig of a worker for its hub."""
 
 
+LOOPBACK_URL_FILE = "loopback-url"
+"""Where a server listens on this machine. Its kubeconfig has the advertised address, which may not resolve here."""
+
+
 class DataDirError(ShoalError):
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -88,6 +92,31 @@ class DataDir:
 
     def save_port(self, port: int) -> None:
         write_private_file(self.path / "port", f"{port}\n")
+
+    def save_loopback_url(self, host: str, port: int) -> None:
+        """Stores where commands on this machine reach the server; nothing if it does not listen on loopback."""
+        url = loopback_url(host, port)
+        if url:
+            write_private_file(self.path / LOOPBACK_URL_FILE, f"{url}\n")
+        else:
+            (self.path / LOOPBACK_URL_FILE).unlink(missing_ok=True)
+
+
+def loopback_url(host: str, port: int) -> str:
+    """Returns the loopback URL of a server that listens on `host`; empty if it listens on another interface only."""
+    if host in ("0.0.0.0", "localhost"):
+        host = "127.0.0.1"
+    elif host in ("::", "::1"):
+        host = "[::1]"
+    return f"https://{host}:{port}" if host == "[::1]" or host.startswith("127.") else ""
+
+
+def read_loopback_url(directory: Path) -> str:
+    """Returns the loopback URL of the server that was last started with this data directory; empty if it has none."""
+    try:
+        return (directory / LOOPBACK_URL_FILE).read_text().strip()
+    except OSError:
+        return ""
 
 
 def write_private_file(path: Path, text: str) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from shoal.assemble.storage.datadir import default_data_dir
+from shoal.assemble.storage.datadir import default_data_dir, read_loopback_url
 from shoal.cli.progress import progress
 from shoal.objects.errors import Forbidden, ShoalError, Unauthorized
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from shoal.client.rest import Client
 
 T = TypeVar("T")
+HubLocation = tuple[Path | None, Path | None]
+"""The options --kubeconfig and --data-dir."""
 EXIT_UNREACHABLE, EXIT_DENIED = 3, 4
 """Exit codes."""
 
@@ -46,15 +48,30 @@ def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def find_hub_kubeconfig(kubeconfig: Path | None, data_dir: Path | None) -> Path:
     if kubeconfig is not None:
         return kubeconfig
-    from_environment = os.environ.get("SHOAL_KUBECONFIG")
-    if from_environment and data_dir is None:
-        return Path(from_environment)
-    file = (data_dir or default_data_dir(os.environ)) / "kubeconfig"
+    directory = used_data_dir(kubeconfig, data_dir)
+    if directory is None:
+        return Path(os.environ["SHOAL_KUBECONFIG"])
+    file = directory / "kubeconfig"
     if not file.exists():
         raise CommandError(
             f"there is no kubeconfig in {file.parent}", "start Shoal once: shoal up; or give --kubeconfig"
         )
     return file
+
+
+def used_data_dir(kubeconfig: Path | None, data_dir: Path | None) -> Path | None:
+    """Returns the data directory that a command runs beside; None if a kubeconfig names the hub."""
+    if kubeconfig is not None or (data_dir is None and os.environ.get("SHOAL_KUBECONFIG")):
+        return None
+    return data_dir or default_data_dir(os.environ)
+
+
+def local_hub_url(kubeconfig: Path | None, data_dir: Path | None) -> str:
+    """Returns the loopback URL of the hub beside whose data directory a command runs; empty: the kubeconfig has its
+    address.
+    """
+    directory = used_data_dir(kubeconfig, data_dir)
+    return read_loopback_url(directory) if directory is not None else ""
 
 
 def call_hub(
@@ -68,13 +85,16 @@ def call_hub(
     """
     # Half of the time of help, which does not need it.
     import asyncio  # noqa: PLC0415
+    from dataclasses import replace  # noqa: PLC0415
 
-    from shoal.client.kubeconfig import load  # noqa: PLC0415
+    from shoal.client.kubeconfig import load_rest_config, new_client  # noqa: PLC0415
 
     file = find_hub_kubeconfig(kubeconfig, data_dir)
+    server = local_hub_url(kubeconfig, data_dir)
 
     async def run() -> T:
-        client = load(file)
+        config = load_rest_config(file)
+        client = new_client(replace(config, server=server) if server else config, "shoal")
         try:
             return await request(client)
         finally:

@@ -17,6 +17,7 @@ from shoal.kinds.fleet.endpoint import DEFAULT_RANGE, PortRange, parse_port_rang
 from shoal.kinds.fleet.logicalcluster import DEFAULT_IDLE_SECONDS
 from shoal.kinds.workload.workloadcluster import DEFAULT_RESOURCES
 from shoal.objects.duration import parse_duration
+from shoal.objects.names import is_dns1123_subdomain
 from shoal.telemetry.logs import print_message
 
 if TYPE_CHECKING:
@@ -43,6 +44,18 @@ def _parse_port_range(context: click.Context, option: click.Parameter, value: st
     if ports is None:
         raise click.BadParameter(f"{value}: give the first and the last port, from 1024 to 65535, such as 20000-24999")
     return ports
+
+
+def _parse_tls_sans(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    from ipaddress import ip_address  # noqa: PLC0415  help does not need it
+
+    for value in values:
+        try:
+            ip_address(value)
+        except ValueError:
+            if is_dns1123_subdomain(value.removeprefix("*.").lower()):
+                raise click.BadParameter(f"{value!r}: give a host name or an address, without a port") from None
+    return values
 
 
 _BUS_OPTIONS = (
@@ -109,6 +122,14 @@ _SERVE_OPTIONS = (
         metavar="FIRST-LAST",
         help="Ports for clusters with an address of their own. [$SHOAL_CLUSTER_PORTS]",
     ),
+    click.option(
+        "--tls-san",
+        "tls_sans",
+        multiple=True,
+        metavar="NAME",
+        callback=_parse_tls_sans,
+        help="Further host name or address of the serving certificate; may be given more than once.",
+    ),
     *STORE_OPTIONS,
     *_BUS_OPTIONS,
     *_SYNC_OPTIONS,
@@ -171,6 +192,7 @@ def serve(
     data_dir: Path | None,
     listen: str,
     advertise_address: str,
+    tls_sans: tuple[str, ...] = (),
     audit_log_path: str,
     audit_log_maxsize: int,
     audit_log_maxbackup: int,
@@ -208,6 +230,7 @@ def serve(
         root_profile,
         store_config,
         advertise_address,
+        tls_sans=tls_sans,
         idle_seconds=idle_seconds,
         bus=bus_config,
         sync=SyncSettings(_split_names(resources_to_sync), auto_publish_apis, sync_mode),
