@@ -208,7 +208,7 @@ CASES: dict[str, tuple[Callable[[Files], list[str]], int, str, str]] = {
         "as for kubectl",
     ),
     "no object": (lambda f: asking(f.good, "tree", "cm", "nobody"), 1, 'configmaps "nobody" not found', "-n selects"),
-    "no cluster": (lambda f: asking(f.good, "kubeconfig", "nobody"), 1, "there is no kubeconfig of a managed", "is it"),
+    "no cluster": (lambda f: asking(f.good, "kubeconfig", "nobody"), 1, "there is no managed cluster", "is it"),
     "no manifest": (
         lambda f: asking(f.good, "apply", "-f", "none.yaml"),
         1,

@@ -5,31 +5,23 @@ inside.
 from __future__ import annotations
 
 import asyncio
-import base64
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
-import yaml
-from click.testing import CliRunner, Result
 
 from shoal.assemble.server.hub import HubWithWorkers, InProcessWorkers, ShoalServerSettings
-from shoal.cli.kubeconfig import command
-from shoal.client.kubeconfig import new_client, rest_config_of
-from shoal.client.rest import Client, GroupVersionResource
-from shoal.fleet.resources import MANAGED_CLUSTERS, SECRETS
+from shoal.client.rest import GroupVersionResource
+from shoal.fleet.resources import MANAGED_CLUSTERS
 from shoal.fleet.worker.informers import EMBEDDED_TEMPLATES, MACHINE_DEPLOYMENTS
-from shoal.objects.errors import Invalid, Unauthorized
+from shoal.objects.errors import Invalid
 from tests.fleet.fleets import condition, eventually, managed, phase
 
 pytestmark = pytest.mark.anyio
 
 Object = dict[str, Any]
 NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
-NAMESPACES = GroupVersionResource("", "v1", "namespaces", namespaced=False)
 PRICE = "cluster.x-k8s.io/machine-current-price"
 GPU: Object = {
     "name": "gpu",
@@ -186,76 +178,3 @@ async def test_a_version_that_the_running_one_is_ahead_of_is_refused_in_status(u
     await world.change(version="v1.36.4")
     found = await world.until(settled("v1.36.4", {"default": 1}))
     assert "errors" not in found["status"]
-
-
-# --- shoal kubeconfig ---
-
-
-async def shoal(up: HubWithWorkers, tmp_path: Path, *arguments: str) -> Result:
-    given = [*arguments, "--kubeconfig", str(tmp_path / "data" / "kubeconfig")]
-    return await asyncio.to_thread(CliRunner().invoke, command, given)
-
-
-def client_of(text: str) -> Client:
-    return new_client(rest_config_of(yaml.safe_load(text), source="printed"), "test")
-
-
-async def reads(client: Client) -> list[str]:
-    try:
-        return [obj["metadata"]["name"] for obj in (await client.list_all(NAMESPACES))[0]]
-    finally:
-        await client.close()
-
-
-async def test_a_kubeconfig_is_good_for_a_while(up: HubWithWorkers, tmp_path: Path) -> None:
-    world = World(up)
-    await world.hub.create(MANAGED_CLUSTERS, managed("east", nodes=0), "default")
-    await world.until(lambda obj, _: phase(obj) == "Running")
-    kept = yaml.safe_load(await _stored(world.hub))
-    printed = await shoal(up, tmp_path, "east", "--ttl", "30m")
-    assert printed.exit_code == 0, printed.output
-    config = yaml.safe_load(printed.stdout)
-    assert config["clusters"] == kept["clusters"]
-    token = config["users"][0]["user"]["token"]
-    assert token != kept["users"][0]["user"]["token"]
-    claims = orjson.loads(_decoded(token.split(".")[1]))
-    assert claims["exp"] - claims["iat"] == 1800
-    assert claims["sub"] == "system:serviceaccount:kube-system:shoal-admin"
-    assert "kube-system" in await reads(client_of(printed.stdout))
-
-    long_lived = await shoal(up, tmp_path, "default/east", "--long-lived")
-    assert yaml.safe_load(long_lived.stdout) == kept
-
-    executing = yaml.safe_load((await shoal(up, tmp_path, "east", "--exec")).stdout)
-    plugin = executing["users"][0]["user"]["exec"]
-    assert (plugin["apiVersion"], plugin["interactiveMode"]) == ("client.authentication.k8s.io/v1", "Never")
-    assert "token" not in executing["users"][0]["user"]
-    assert plugin["args"][0] == "kubeconfig"
-    credential = await asyncio.to_thread(CliRunner().invoke, command, plugin["args"][1:])
-    made = orjson.loads(credential.stdout)
-    assert (made["kind"], made["apiVersion"]) == ("ExecCredential", plugin["apiVersion"])
-    assert made["status"]["expirationTimestamp"] > time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    config["users"][0]["user"] = {"token": made["status"]["token"]}
-    assert "kube-system" in await reads(client_of(yaml.safe_dump(config)))
-    config["users"][0]["user"] = {"token": made["status"]["token"] + "x"}
-    with pytest.raises(Unauthorized):
-        await reads(client_of(yaml.safe_dump(config)))
-
-
-async def test_kubeconfigs_that_are_not_given(up: HubWithWorkers, tmp_path: Path) -> None:
-    short = await shoal(up, tmp_path, "east", "--ttl", "9m")
-    assert short.exit_code == 2
-    assert "give a duration of at least 10 minutes" in short.output
-    none = await shoal(up, tmp_path, "east")
-    assert str(none.exception) == "there is no kubeconfig of a managed cluster default/east"
-    whose = await shoal(up, tmp_path, "--exec")
-    assert whose.exit_code == 2
-
-
-async def _stored(hub: Client) -> str:
-    secret = await hub.get(SECRETS, "east-kubeconfig", "default")
-    return base64.b64decode(secret["data"]["value"]).decode()
-
-
-def _decoded(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -81,7 +81,7 @@ class Story:
         return len(found) == len(NAMES) and hosts == set(WORKERS)
 
     def kubeconfig(self, name: str) -> str:
-        """As `shoal kubeconfig --long-lived` prints it."""
+        """That of the cluster's own administrator, as controllers of the hub use it."""
         secret = self.hub.request("GET", f"{SECRETS}/{name}-kubeconfig")
         return base64.b64decode(secret["data"]["value"]).decode()
 

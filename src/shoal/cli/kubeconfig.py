@@ -1,7 +1,7 @@
-"""`shoal kubeconfig`: the administrator's kubeconfig, or that of a managed cluster, with a short-lived token.
+"""`shoal kubeconfig`: the administrator's kubeconfig, or one with which the asker enters a managed cluster.
 
-A user who may read the Secret with the kubeconfig of a managed cluster may use it. With that permission a short-lived
-token of its administrator is requested at the cluster itself, through the hub.
+The hub issues short-lived tokens to users whom `spec.access` of the managed cluster mentions. A kubeconfig without a
+token has a command that asks for one whenever it is needed. None has a token that lasts for ever.
 """
 
 from __future__ import annotations
@@ -18,47 +18,71 @@ import orjson
 import yaml
 
 from shoal.assemble.storage.datadir import write_private_file
-from shoal.cli.options.hub import CommandError, call_hub, find_hub_kubeconfig, hub_options
-from shoal.client.kubeconfig import new_client, parse, rest_config_of
+from shoal.cli.options.hub import (
+    EXIT_DENIED,
+    CommandError,
+    HubLocation,
+    call_hub,
+    find_hub_kubeconfig,
+    hub_options,
+    local_hub_url,
+    translate_hub_errors,
+    used_data_dir,
+)
+from shoal.client.kubeconfig import load_rest_config
 from shoal.client.rest import Client, GroupVersionResource
-from shoal.client.transport import Unreachable
-from shoal.kinds.clusterapi.embedded import ADMIN_NAMESPACE, ADMIN_SERVICE_ACCOUNT
-from shoal.kinds.fleet.infrav1 import kubeconfig_secret_name
+from shoal.kinds.fleet import infrav1
 from shoal.objects.duration import parse_duration
-from shoal.objects.errors import NotFound, Unavailable
+from shoal.objects.errors import Forbidden, NotFound, Unavailable
 
 Object = dict[str, Any]
 
-SECRETS = GroupVersionResource("", "v1", "secrets")
-SERVICE_ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
+MANAGED_CLUSTERS = GroupVersionResource(infrav1.GROUP, infrav1.VERSION, "managedclusters")
 EXEC_VERSION = "client.authentication.k8s.io/v1"
-MIN_TTL_SECONDS = 600
-"""Kubernetes issues no tokens for fewer seconds."""
+MIN_TTL_SECONDS, MAX_TTL_SECONDS, DEFAULT_TTL_SECONDS = 600, 43_200, 3600
+LONG_LIVED = (
+    "--long-lived was removed: no kubeconfig has a token without end; without options its token is renewed by kubectl, "
+    "--ttl 12h gives one that is valid for so long, and programs use a ServiceAccount of the cluster"
+)
 
 
 @dataclass(frozen=True, slots=True)
-class KubeconfigRequest:
+class TokenTarget:
     namespace: str
     name: str
-    ttl: int
+    ttl: int = DEFAULT_TTL_SECONDS
     """Seconds."""
-    long_lived: bool
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
 
 
-def _parse_ttl(context: click.Context, option: click.Parameter, value: str) -> int:
+def _parse_ttl(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
     seconds = parse_duration(value)
-    if seconds is None or seconds < MIN_TTL_SECONDS:
-        raise click.BadParameter(f"{value!r}: give a duration of at least 10 minutes, such as 1h or 30m")
+    if seconds is None or not MIN_TTL_SECONDS <= seconds <= MAX_TTL_SECONDS:
+        raise click.BadParameter(f"{value!r}: give a duration from 10 minutes to 12 hours, such as 1h or 30m")
     return int(seconds)
+
+
+def _refuse_long_lived(context: click.Context, option: click.Parameter, value: bool) -> None:
+    if value:
+        raise click.UsageError(LONG_LIVED)
 
 
 @click.command(name="kubeconfig")
 @click.argument("name", required=False)
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the managed cluster.")
 @click.option("--merge", is_flag=True, help="Add it to your own kubeconfig, as context shoal-NAME.")
-@click.option("--ttl", default="1h", show_default=True, callback=_parse_ttl, help="Time until its token expires.")
-@click.option("--exec", "execute", is_flag=True, help="Without a token: kubectl calls shoal to get one when needed.")
-@click.option("--long-lived", is_flag=True, help="With the token that never expires, from the Secret NAME-kubeconfig.")
+@click.option(
+    "--ttl",
+    metavar="DURATION",
+    callback=_parse_ttl,
+    help="With one token that is valid for this time, 10m to 12h. [kubectl calls shoal to renew the token]",
+)
+@click.option("--exec", is_flag=True, hidden=True, expose_value=False, help="The default.")
+@click.option("--long-lived", is_flag=True, hidden=True, expose_value=False, callback=_refuse_long_lived)
 @click.option(
     "-o", "--output", type=click.Choice(["kubeconfig", "exec-credential"]), default="kubeconfig", show_default=True
 )
@@ -68,30 +92,28 @@ def command(
     name: str | None,
     namespace: str,
     merge: bool,
-    ttl: int,
-    execute: bool,
-    long_lived: bool,
+    ttl: int | None,
     output: str,
     kubeconfig: Path | None,
     data_dir: Path | None,
 ) -> None:
-    """Prints the kubeconfig of the hub's administrator, or of the managed cluster NAME."""
+    """Prints the kubeconfig of the hub's administrator, or your own for the managed cluster NAME."""
+    location = kubeconfig, data_dir
     if name is None:
-        if execute or long_lived or output != "kubeconfig":
-            raise click.UsageError("--exec, --long-lived and -o require the NAME of a managed cluster")
-        text = _read(find_hub_kubeconfig(kubeconfig, data_dir))
+        if ttl is not None or output != "kubeconfig":
+            raise click.UsageError("--ttl and -o require the NAME of a managed cluster")
+        text = _read(find_hub_kubeconfig(*location))
     else:
         space, _, one = name.rpartition("/")
-        request = KubeconfigRequest(space or namespace, one, ttl, long_lived)
-        if execute:
-            text = _exec_kubeconfig(
-                call_hub(kubeconfig, data_dir, lambda client: _read_stored(client, request)),
-                request,
-                kubeconfig,
-                data_dir,
-            )
+        target = TokenTarget(space or namespace, one, ttl or DEFAULT_TTL_SECONDS)
+        if output == "exec-credential":
+            text = exec_credential(_request_token(location, target))
+        elif ttl is not None:
+            token = _request_token(location, target)["token"]
+            text = hosted_kubeconfig(location, target, {"token": token}, is_portable=True)
         else:
-            text = call_hub(kubeconfig, data_dir, lambda client: _issue_kubeconfig(client, request, output))
+            _request_token(location, target, dry_run=True)
+            text = hosted_kubeconfig(location, target, {"exec": exec_plugin(location, target)})
     if not merge:
         click.echo(text, nl=not text.endswith("\n"))
         return
@@ -127,82 +149,82 @@ def _read(file: Path) -> str:
         raise CommandError(f"{file} cannot be read: {error.strerror}") from None
 
 
-async def _read_stored(client: Client, request: KubeconfigRequest) -> str:
-    """Returns the kubeconfig as the hub stores it."""
-    try:
-        secret = await client.get(SECRETS, kubeconfig_secret_name(request.name), request.namespace)
-    except NotFound:
-        raise CommandError(
-            f"there is no kubeconfig of a managed cluster {request.namespace}/{request.name}",
-            f"is it Running? kubectl get managedclusters -n {request.namespace}",
-        ) from None
-    return base64.b64decode((secret.get("data") or {})["value"]).decode()
+def _request_token(location: HubLocation, target: TokenTarget, *, dry_run: bool = False) -> Object:
+    """Returns the status of the TokenRequest. A dry run asks only whether there would be a token."""
+
+    async def request(client: Client) -> Object:
+        return await request_token(client, target, dry_run=dry_run)
+
+    return call_hub(*location, request)
 
 
-async def _issue_kubeconfig(client: Client, request: KubeconfigRequest, output: str) -> str:
-    text = await _read_stored(client, request)
-    if request.long_lived:
-        if output != "kubeconfig":
-            raise click.UsageError("-o exec-credential cannot be used with --long-lived")
-        return text
-    status = await _request_token(text, request)
-    if output == "exec-credential":
-        credential = {"token": status["token"], "expirationTimestamp": status["expirationTimestamp"]}
-        exec_credential = {"apiVersion": EXEC_VERSION, "kind": "ExecCredential", "status": credential}
-        return orjson.dumps(exec_credential).decode()
-    return _with_user(text, {"token": status["token"]})
-
-
-async def _request_token(text: str, request: KubeconfigRequest) -> Object:
-    where = f"Secret {request.namespace}/{kubeconfig_secret_name(request.name)}"
-    cluster_client = new_client(rest_config_of(parse(text, where), source=where), "shoal-kubeconfig")
+async def request_token(client: Client, target: TokenTarget, *, dry_run: bool = False) -> Object:
     body = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
-        "spec": {"expirationSeconds": request.ttl},
+        "spec": {"expirationSeconds": target.ttl},
     }
-    hint = "shoal kubeconfig --long-lived prints the stored kubeconfig"
+    path = client.resource_path(MANAGED_CLUSTERS, target.name, target.namespace, "token")
+    running = f"is it Running? kubectl get managedclusters -n {target.namespace}"
     try:
-        response = await cluster_client.request(
-            "POST",
-            cluster_client.resource_path(SERVICE_ACCOUNTS, ADMIN_SERVICE_ACCOUNT, ADMIN_NAMESPACE, "token"),
-            body=body,
-        )
+        response = await client.request("POST", path, {"dryRun": "All"} if dry_run else None, body=body)
     except NotFound:
-        raise CommandError(
-            f"{request.namespace}/{request.name} has no ServiceAccount {ADMIN_NAMESPACE}/{ADMIN_SERVICE_ACCOUNT}", hint
-        ) from None
-    except (Unavailable, Unreachable) as error:
-        raise CommandError(f"{request.namespace}/{request.name} does not answer: {error}", hint) from None
-    finally:
-        await cluster_client.close()
+        raise CommandError(f"there is no managed cluster {target}", running) from None
+    except Forbidden as error:
+        hint = "RBAC of the hub must allow create of managedclusters/token, and spec.access must mention you"
+        raise CommandError(str(error), hint, EXIT_DENIED) from None
+    except Unavailable as error:
+        raise CommandError(f"{target} does not answer: {error}", running) from None
     status: Object = response["status"]
     return status
 
 
-def _exec_kubeconfig(text: str, request: KubeconfigRequest, kubeconfig: Path | None, data_dir: Path | None) -> str:
-    program = Path(sys.argv[0])
-    arguments = [
-        "kubeconfig",
-        request.name,
-        "-n",
-        request.namespace,
-        "--ttl",
-        f"{request.ttl}s",
-        "-o",
-        "exec-credential",
-    ]
-    arguments += ["--kubeconfig", str(find_hub_kubeconfig(kubeconfig, data_dir).absolute())]
-    plugin = {
+def exec_credential(status: Object) -> str:
+    credential = {"token": status["token"], "expirationTimestamp": status["expirationTimestamp"]}
+    return orjson.dumps({"apiVersion": EXEC_VERSION, "kind": "ExecCredential", "status": credential}).decode()
+
+
+def exec_plugin(location: HubLocation, target: TokenTarget) -> Object:
+    """Returns the command that kubectl runs for a token. It finds the hub as this command did."""
+    program, directory = Path(sys.argv[0]), used_data_dir(*location)
+    hub = (
+        ("--data-dir", str(directory.absolute()))
+        if directory is not None
+        else ("--kubeconfig", str(find_hub_kubeconfig(*location).absolute()))
+    )
+    return {
         "apiVersion": EXEC_VERSION,
         "command": str(program.absolute()) if program.is_file() else "shoal",
-        "args": arguments,
+        "args": ["kubeconfig", target.name, "-n", target.namespace, "-o", "exec-credential", *hub],
         "interactiveMode": "Never",
+        "installHint": "This user needs the command shoal; shoal kubeconfig --ttl prints a kubeconfig that does not.",
     }
-    return _with_user(text, {"exec": plugin})
 
 
-def _with_user(text: str, user: Object) -> str:
-    config = yaml.safe_load(text)
-    config["users"] = [{"name": config["users"][0]["name"], "user": user}]
+def hosted_kubeconfig(location: HubLocation, target: TokenTarget, user: Object, *, is_portable: bool = False) -> str:
+    """Returns a kubeconfig with the address of the hub that this command calls. One that is portable never has the
+    loopback address in place of the advertised one.
+    """
+    import ssl  # noqa: PLC0415  help does not need it
+
+    from shoal.assemble.workers.join import hub_base_url  # noqa: PLC0415
+
+    file = find_hub_kubeconfig(*location)
+    with translate_hub_errors(file):
+        hub = load_rest_config(file)
+    address = ("" if is_portable else local_hub_url(*location)) or hub_base_url(hub.server)
+    cluster: Object = {"server": address + infrav1.managed_cluster_path(target.namespace, target.name)}
+    if hub.ca_pem:
+        cluster["certificate-authority-data"] = base64.b64encode(hub.ca_pem.encode()).decode()
+    if hub.tls_context.verify_mode == ssl.CERT_NONE:
+        cluster["insecure-skip-tls-verify"] = True
+        cluster.pop("certificate-authority-data", None)
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": target.name, "cluster": cluster}],
+        "contexts": [{"name": target.name, "context": {"cluster": target.name, "user": f"{target.name}-user"}}],
+        "current-context": target.name,
+        "users": [{"name": f"{target.name}-user", "user": user}],
+    }
     return yaml.safe_dump(config, sort_keys=False)
