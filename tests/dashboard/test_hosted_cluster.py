@@ -1,4 +1,4 @@
-"""The nodes of a hosted cluster through the hub, for users who may read its kubeconfig."""
+"""The nodes of a hosted cluster through the hub, for users of the hub who may enter it."""
 
 from __future__ import annotations
 

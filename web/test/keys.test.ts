@@ -26,6 +26,6 @@ describe("a missing right", () => {
     expect(rightFor("workers")).toBe("list, watch workers.infrastructure.cluster.x-k8s.io");
     expect(rightFor("events")).toBe("list, watch events");
     expect(rightFor("costs")).toBe("get /metrics");
-    expect(rightFor("default/east:nodes")).toBe("get secrets default/east-kubeconfig");
+    expect(rightFor("default/east:nodes")).toBe("create managedclusters/token, and a role in spec.access of default/east");
   });
 });

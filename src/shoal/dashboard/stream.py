@@ -1,27 +1,25 @@
 """Many watches as one response with one JSON object per line, because a browser has only six connections.
 
 Each watch is a separate request to the server in this process, with the caller's token, address and permissions; an
-error is sent for that watch alone. Resources of a hosted cluster are requested with the kubeconfig the caller may read.
-Lines are forwarded unchanged, prefixed with the id of their watch. A browser that does not read is disconnected by its
-connection.
+error is sent for that watch alone. Resources of a hosted cluster are requested with a token that the hub issues to the
+caller for it. Lines are forwarded unchanged, prefixed with the id of their watch. A browser that does not read is
+disconnected by its connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import orjson
 
-from shoal.client.kubeconfig import KubeconfigError, parse, rest_config_of
 from shoal.clock import Clock
 from shoal.dashboard.stream_request import METRICS_PATH, StreamWatch
-from shoal.kinds.fleet.infrav1 import kubeconfig_secret_name, managed_cluster_path
-from shoal.objects.errors import InternalError, NotFound, StatusError, Unavailable, from_status, from_text
+from shoal.kinds.fleet.infrav1 import API_VERSION, managed_cluster_path
+from shoal.objects.errors import InternalError, StatusError, Unavailable, from_status, from_text
 from shoal.objects.wire import Handler, Request, Response, Sink, StreamResponse, Upgrade
 
 log = logging.getLogger("shoal.dashboard")
@@ -34,6 +32,10 @@ MAX_PENDING_BYTES = 1024 * 1024
 """Bytes the browser has not read yet while another watch starts."""
 TOKEN_CHECK_PATH = "/version"
 """Readable by everybody except with an invalid token."""
+MANAGED_CLUSTERS_PATH = f"/apis/{API_VERSION}/namespaces"
+TOKEN_SECONDS = 3600
+"""How long tokens for hosted clusters are valid. They are replaced after half of it."""
+TOKEN_REQUEST = orjson.dumps({"spec": {"expirationSeconds": TOKEN_SECONDS}})
 COST_METRICS = (b"karpenter_nodepools_cost_total{", b"shoal_provision_plan_")
 HOSTED_COST_METRICS = (*COST_METRICS, b"shoal_provision_node_cost{")
 """Per node only for hosted clusters that are watched: a fleet has many."""
@@ -50,6 +52,8 @@ class WatchMultiplexer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._watch_sinks: list[WatchSink] = []
         self._sink: Sink | None = None
+        self._hosted_tokens: dict[tuple[str, str], tuple[str, float]] = {}
+        """By namespace and name of a ManagedCluster: the caller's credential there, and when it is replaced."""
         self._token_rejected = False
         """The caller's token is invalid: nothing is kept open for it."""
         self._start_lock, self._room_available = asyncio.Lock(), asyncio.Event()
@@ -94,9 +98,9 @@ class WatchMultiplexer:
 
     async def _open_watch(self, name: str, watch: StreamWatch) -> None:
         try:
-            path, token = (await self._hosted_target(watch)) if watch.inside else (watch.path, self._token)
             if watch.path == METRICS_PATH:
-                return await self._poll_costs(name, path, token, HOSTED_COST_METRICS if watch.inside else COST_METRICS)
+                return await self._poll_costs(name, watch, HOSTED_COST_METRICS if watch.inside else COST_METRICS)
+            path, token = await self._target(watch)
             answer = await self._request(path, watch.query, token)
             if not isinstance(answer, StreamResponse):
                 raise _status_error(answer)
@@ -125,9 +129,10 @@ class WatchMultiplexer:
             self._watch_sinks.append(watch_sink)
             answer.start(watch_sink)
 
-    async def _poll_costs(self, name: str, path: str, token: str, prefixes: tuple[bytes, ...]) -> None:
+    async def _poll_costs(self, name: str, watch: StreamWatch, prefixes: tuple[bytes, ...]) -> None:
         sent: bytes | None = None
         while True:
+            path, token = await self._target(watch)
             answer = await self._request(path, "", token)
             if isinstance(answer, StreamResponse) or answer.status != 200:
                 raise _status_error(answer)
@@ -137,27 +142,33 @@ class WatchMultiplexer:
                 self._send_event(name, "TEXT", lines.decode())
             await self._clock.sleep(COST_POLL_SECONDS)
 
-    async def _hosted_target(self, watch: StreamWatch) -> tuple[str, str]:
-        """Returns the path and the token with which the hub serves a resource of a hosted cluster."""
+    async def _target(self, watch: StreamWatch) -> tuple[str, str]:
+        """Returns the path and the credential with which the hub serves what is watched."""
+        if not watch.inside:
+            return watch.path, self._token
         namespace, name = watch.managed_cluster
-        secret = kubeconfig_secret_name(name)
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/secrets/{quote(secret, safe='')}"
-        answer = await self._request(path, "", self._token)
-        if isinstance(answer, StreamResponse) or answer.status != 200:
-            raise _status_error(answer)
-        try:
-            content = base64.b64decode(orjson.loads(_body_bytes(answer))["data"]["value"])
-            endpoint = rest_config_of(parse(content.decode(), secret), source=secret)
-        except (KubeconfigError, KeyError, ValueError) as error:
-            raise Unavailable(f"invalid kubeconfig of ManagedCluster {watch.inside}: {error}") from None
-        prefix = managed_cluster_path(namespace, name)
-        if urlsplit(endpoint.server).path.rstrip("/") != prefix or not endpoint.token:
-            raise NotFound(f"ManagedCluster {watch.inside} is not reachable through the hub")
-        return prefix + watch.path, f"Bearer {endpoint.token}"
+        return managed_cluster_path(namespace, name) + watch.path, await self._hosted_token(namespace, name)
 
-    async def _request(self, path: str, query: str, token: str) -> Response | StreamResponse:
+    async def _hosted_token(self, namespace: str, name: str) -> str:
+        """Returns the caller's credential in a hosted cluster. The hub issues it as to any other client."""
+        token, renewal_time = self._hosted_tokens.get((namespace, name), ("", 0.0))
+        if self._clock.monotonic() < renewal_time:
+            return token
+        path = f"{MANAGED_CLUSTERS_PATH}/{quote(namespace, safe='')}/managedclusters/{quote(name, safe='')}/token"
+        answer = await self._request(path, "", self._token, TOKEN_REQUEST)
+        if isinstance(answer, StreamResponse) or answer.status != 201:
+            raise _status_error(answer)
+        token = f"Bearer {orjson.loads(_body_bytes(answer))['status']['token']}"
+        self._hosted_tokens[namespace, name] = token, self._clock.monotonic() + TOKEN_SECONDS / 2
+        return token
+
+    async def _request(self, path: str, query: str, token: str, body: bytes = b"") -> Response | StreamResponse:
+        """A POST if there is a body."""
         headers = {"authorization": token, "accept": "application/json", "user-agent": USER_AGENT}
-        pending = self._handler(Request("GET", path, query, headers, remote_addr=self._remote))
+        if body:
+            headers["content-type"] = "application/json"
+        method = "POST" if body else "GET"
+        pending = self._handler(Request(method, path, query, headers, body, remote_addr=self._remote))
         answer = pending if isinstance(pending, (Response, StreamResponse, Upgrade)) else await pending
         if isinstance(answer, Upgrade):
             raise InternalError("the server requires another protocol for this request")

@@ -42,7 +42,7 @@ export const kindOf = (id: string): Kind | undefined => KINDS.find((each) => eac
 /** The right that shows something, as a role names it. */
 export function rightFor(id: string): string {
   if (id === COSTS) return "get /metrics";
-  if (id.includes(":")) return `get secrets ${id.split(":")[0]}-kubeconfig`;
+  if (id.includes(":")) return `create managedclusters/token, and a role in spec.access of ${id.split(":")[0]}`;
   const parts = kindOf(id)?.path.split("/") ?? [];
   const resource = parts.at(-1) ?? id;
   return `list, watch ${parts[1] === "apis" ? `${resource}.${parts[2]}` : resource}`;

@@ -98,7 +98,7 @@ function Gap({ cost }: { cost: Cost | undefined }): JSX.Element | null {
   );
 }
 
-/** The nodes of one hosted cluster, live. They are seen by whoever may read its kubeconfig. */
+/** The nodes of one hosted cluster, live. They are seen by users of the hub whose role in it allows that. */
 export function NodesOf({ inside }: { inside: string }): JSX.Element {
   const live = useLive();
   const now = useNow(10_000);
