@@ -165,7 +165,7 @@ CASES: dict[str, tuple[Callable[[Files], list[str]], int, str, str]] = {
     "no hub now": (
         lambda f: asking(f.silent, "status"),
         3,
-        "the hub does not answer: https://127.0.0.1:1/",
+        "the hub does not answer: https://127.0.0.1:1 cannot be reached",
         "start it",
     ),
     "another hub": (

@@ -39,7 +39,8 @@ def command(
 ) -> None:
     """Prints the owners and dependents of the object NAME, on the hub and in the clusters that have copies of it.
 
-    Copies are read with the kubeconfigs that the hub stores for its clusters. A star marks the object.
+    Copies in hosted clusters are read as the user that you are at the hub, those in other clusters with the kubeconfigs
+    that the hub stores for them. A star marks the object.
     """
 
     async def request(client: Client) -> Tree:

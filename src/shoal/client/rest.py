@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 import orjson
 
+from shoal.client.path_prefix import PathPrefixTransport
 from shoal.client.transport import Transport, check_cancelled
 from shoal.objects.errors import from_status, from_text
 from shoal.telemetry import tracing
@@ -88,6 +89,12 @@ class Client:
         """A client of the same identity, server and cluster, with its transport wrapped."""
         other = self.in_cluster(self._cluster)
         other._transport = wrap(self._transport)
+        return other
+
+    def below(self, prefix: str, token: str) -> Client:
+        """A client of another identity, for an API that the server forwards below a path. It shares the connections."""
+        other = Client(PathPrefixTransport(self._transport, prefix), token)
+        other._headers["user-agent"] = self._headers["user-agent"]
         return other
 
     async def close(self) -> None:

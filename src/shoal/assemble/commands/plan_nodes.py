@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from shoal.assemble.commands.cluster_clients import connect_cluster
 from shoal.capi.informers import MACHINE_DEPLOYMENTS
-from shoal.client.kubeconfig import new_client, rest_config_of
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import Unreachable
 from shoal.kinds.clusterapi import capi, machine_sizes
@@ -24,7 +24,7 @@ from shoal.objects.selectors import from_label_selector
 from shoal.placement.snapshot import PlacementChange
 from shoal.provision.preview import Preview, PreviewSnapshot, preview
 from shoal.provision.state import DAEMON_SETS, NODE_CLAIMS, NODE_CLASSES, NODE_OVERLAYS, NODE_POOLS, NODES, PODS
-from shoal.sync.remote_cluster import NoKubeconfig, kubeconfig_of
+from shoal.sync.remote_cluster import NoKubeconfig
 from shoal.sync.resources import CLUSTERS, MANAGED_CLUSTERS, NAMESPACES
 
 __all__ = ["ClusterNodePlan", "plan_nodes"]
@@ -133,10 +133,7 @@ def _workload_key(obj: Object) -> tuple[str, str, str]:
 async def _read_snapshot(client: Client, cluster: Object, machines: list[Object]) -> PreviewSnapshot | None:
     """Returns None if nodes are not bought for the cluster."""
 
-    def connect(kubeconfig: Object) -> Client:
-        return new_client(rest_config_of(kubeconfig, source="the kubeconfig"), USER_AGENT)
-
-    cluster_client = (await kubeconfig_of(client, cluster)).client(connect)
+    cluster_client = await connect_cluster(client, cluster, USER_AGENT)
     try:
         kinds = (NODE_POOLS, NODE_CLAIMS, NODE_CLASSES, NODE_OVERLAYS, NODES, PODS, DAEMON_SETS, NAMESPACES)
         lists = await asyncio.gather(*(cluster_client.list_all(kind) for kind in kinds))

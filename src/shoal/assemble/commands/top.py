@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from shoal.assemble.commands.cluster_clients import ClusterClient, connect_again
 from shoal.assemble.commands.plan_nodes import machine_deployments_by_owner
-from shoal.client.kubeconfig import new_client, rest_config_of
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import Unreachable
 from shoal.fit.resources import CPU, parse_amounts
@@ -21,10 +21,10 @@ from shoal.fleet.resources import MANAGED_CLUSTERS, WORKERS
 from shoal.kinds.fleet import infrav1
 from shoal.kinds.workload import workloadcluster
 from shoal.objects.conditions import condition_is
-from shoal.objects.errors import NotFound, StatusError
+from shoal.objects.errors import NotFound, StatusError, Unauthorized
 from shoal.provision.preview import PreviewSnapshot, node_prices
 from shoal.provision.state import NODE_CLAIMS, NODE_OVERLAYS, NODE_POOLS, NODES
-from shoal.sync.remote_cluster import NoKubeconfig, kubeconfig_of
+from shoal.sync.remote_cluster import NoKubeconfig
 from shoal.sync.resources import CLUSTERS
 
 __all__ = ["ClusterRow", "FleetPoller", "FleetSummary"]
@@ -81,8 +81,7 @@ class FleetSummary:
 
 @dataclass(slots=True)
 class _ClusterConnection:
-    client: Client
-    digest: str
+    cluster_client: ClusterClient
     polled_at: float = float("-inf")
     node_row: ClusterRow | None = None
 
@@ -139,10 +138,14 @@ class FleetPoller:
         try:
             connection = await self._connect(cluster, row.name)
             if connection.node_row is None or time.monotonic() - connection.polled_at > NODES_MAX_AGE_SECONDS:
-                connection.node_row = await _read_nodes(connection.client, _machines_of(cluster, machines))
+                connection.node_row = await _read_nodes(
+                    connection.cluster_client.client, _machines_of(cluster, machines)
+                )
                 connection.polled_at = time.monotonic()
         except (StatusError, Unreachable, NoKubeconfig) as error:
             row.problem = str(error)
+            if isinstance(error, Unauthorized) and (failed := self._connections.pop(row.name, None)) is not None:
+                await failed.cluster_client.client.close()  # The cluster was created again.
             return
         row.nodes, row.ready_nodes, row.cost = (
             connection.node_row.nodes,
@@ -152,20 +155,18 @@ class FleetPoller:
 
     async def _connect(self, cluster: Object, name: str) -> _ClusterConnection:
         connection = self._connections.get(name)
-        kubeconfig = await kubeconfig_of(self._client, cluster)
-        if connection is not None and connection.digest == kubeconfig.digest:
+        previous = connection.cluster_client if connection is not None else None
+        cluster_client = await connect_again(self._client, cluster, USER_AGENT, previous)
+        if connection is not None and cluster_client is previous:
             return connection
-        if connection is not None:
-            await connection.client.close()
-        client = kubeconfig.client(
-            lambda config: new_client(rest_config_of(config, source="the kubeconfig"), USER_AGENT)
-        )
-        self._connections[name] = _ClusterConnection(client, kubeconfig.digest)
+        if previous is not None:
+            await previous.client.close()
+        self._connections[name] = _ClusterConnection(cluster_client)
         return self._connections[name]
 
     async def _close_connections(self, keep: set[str]) -> None:
         for name in self._connections.keys() - keep:
-            await self._connections.pop(name).client.close()
+            await self._connections.pop(name).cluster_client.client.close()
 
 
 async def _read_nodes(inside: Client, machines: list[Object]) -> ClusterRow:

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from shoal.assemble.commands.cluster_clients import connect_cluster
 from shoal.assemble.commands.tree_model import ObjectNode, TreeNode, TypedObject, build_tree, by_owner, tree_node
-from shoal.client.kubeconfig import new_client, rest_config_of
 from shoal.client.rest import Client
 from shoal.client.restmapper import APIResource, preferred_versions, resource_for, server_resources
 from shoal.client.transport import Unreachable
@@ -21,7 +21,7 @@ from shoal.kinds.clusterapi import capi
 from shoal.kinds.fleet import infrav1
 from shoal.kinds.workload import workloadcluster
 from shoal.objects.errors import Forbidden, MethodNotSupported, NotFound, StatusError
-from shoal.sync.remote_cluster import NoKubeconfig, kubeconfig_of
+from shoal.sync.remote_cluster import NoKubeconfig
 from shoal.sync.resources import CLUSTERS, NAMESPACES
 from shoal.sync.syncer.namespaces import parse_locator
 from shoal.sync.syncer.transform import SYNCED_FROM, hub_name
@@ -249,8 +249,7 @@ async def _add_copies(client: Client, object_nodes: list[ObjectNode], notes: lis
 
 
 async def _cluster_client(client: Client, cluster: str) -> Client:
-    kubeconfig = await kubeconfig_of(client, await client.get(CLUSTERS, cluster))
-    return kubeconfig.client(lambda config: new_client(rest_config_of(config, source="the kubeconfig"), USER_AGENT))
+    return await connect_cluster(client, await client.get(CLUSTERS, cluster), USER_AGENT)
 
 
 async def _add_copies_in_cluster(client: Client, cluster: str, leaves: list[ObjectNode], notes: list[str]) -> None:

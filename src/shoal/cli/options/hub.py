@@ -94,7 +94,9 @@ def call_hub(
 
     async def run() -> T:
         config = load_rest_config(file)
-        client = new_client(replace(config, server=server) if server else config, "shoal")
+        # Root is what the address of a hub stands for. Paths of hosted clusters are not below that of root.
+        base = config.server.rstrip("/").removesuffix("/clusters/root")
+        client = new_client(replace(config, server=server or base), "shoal")
         try:
             return await request(client)
         finally:
