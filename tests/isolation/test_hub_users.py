@@ -20,6 +20,7 @@ from shoal.apiserver.authn.serviceaccount_token import TokenSigner
 from shoal.assemble.server.api_server import worker_user
 from shoal.fleet.tunnel.user_tokens import TOKENS_PATH, encode_request
 from shoal.kinds.fleet.access import HubUser, HubUserTokenRequest
+from shoal.objects.wire import Request
 from tests.isolation.tenants import BINDINGS, MANAGED, People, eventually
 from tests.serving import HANG, Answer
 
@@ -123,6 +124,33 @@ def test_roles_end_with_their_entry(mentioned: People) -> None:
         eventually(lambda: enter(mentioned, token, path).status == 403)
     finally:
         grant(mentioned, {"role": "view", "users": ["alice"]})
+
+
+def test_a_token_of_the_hub_is_not_handed_to_a_worker(mentioned: People) -> None:
+    handed: list[str] = []
+    tunnels = mentioned.hub.shoal.tunnels
+    handler = tunnels.handler_for("worker-1")
+
+    def spy(request: Request) -> Any:
+        handed.append(request.headers.get("authorization", ""))
+        return handler(request)
+
+    tunnels._handlers["worker-1"] = spy
+    try:
+        path = f"/managedclusters/default/east{MAPS}"
+        for who in ("root-admin", "root-account", "alice", "worker"):
+            for spelling in ("Bearer ", "bearer  ", " Bearer "):
+                headers = {"Authorization": spelling + mentioned.token(who)}
+                answer = mentioned.ask("nobody", "GET", path, headers=headers)
+                assert answer.status == 401
+                assert b"a token of the hub is not valid in a hosted cluster" in answer.body
+            assert not handed
+        assert mentioned.ask("east-admin", "GET", path).status == 200
+        assert handed == [f"Bearer {mentioned.token('east-admin')}"]
+        request_token(mentioned, "alice", "east").ok()
+        assert handed[1:] == [""]
+    finally:
+        tunnels._handlers["worker-1"] = handler
 
 
 def test_a_worker_gets_no_token(mentioned: People) -> None:

@@ -39,7 +39,7 @@ class Hub:
         self.joined: list[Joined] = []
         self.refusal: Exception | None = None
         self.dialled = 0
-        self.route = managed_cluster_route(self.tunnels, lambda *key: ASSIGNED.get(key))
+        self.route = managed_cluster_route(self.tunnels, lambda *key: ASSIGNED.get(key), lambda request: None)
 
     async def dial(self, start: Callable[[ByteStream], Receiver]) -> None:
         self.dialled += 1

@@ -72,6 +72,19 @@ class ServiceAccountTokenAuthenticator:
     def __init__(self, signer: TokenSigner, lookup: UIDLookup, now: Callable[[], float]) -> None:
         self._signer, self._lookup, self._now = signer, lookup, now
         self._cache: dict[str, tuple[User, VerifiedToken]] = {}
+        self._signed_by: dict[tuple[str, str], bool] = {}
+
+    def is_signed_by(self, token: str, cluster: str) -> bool:
+        """Reports whether a key of the cluster has signed the token for it. This never changes."""
+        known = self._signed_by.get((token, cluster))
+        if known is None:
+            try:
+                self._signer.signed_claims(token, cluster)
+                known = True
+            except Unauthorized:
+                known = False
+            _put_bounded(self._signed_by, (token, cluster), known)
+        return known
 
     def authenticate(self, token: str, cluster: str) -> User:
         cached = self._cache.get(token)
@@ -193,6 +206,18 @@ class Authenticator:
         if audiences and not accepted:
             raise Unauthorized("invalid bearer token")
         return user, accepted
+
+    def is_root_token(self, request: Request) -> bool:
+        """Reports whether the token of a request is one of root, whatever it may do, and even if it has ended."""
+        header = request.headers.get("authorization", "")
+        if header in self._by_header:
+            return True
+        token = header.strip().partition(" ")[2].strip()
+        if not token or hub_user_token.is_hub_user_token(token):
+            return False
+        if token in self._static_tokens or self._other_tokens(token) is not None:
+            return True
+        return self._service_accounts is not None and self._service_accounts.is_signed_by(token, ROOT)
 
     def _authenticate_token(self, token: str, cluster: str) -> User:
         user = self._static_tokens.get(token)

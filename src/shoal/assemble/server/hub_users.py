@@ -6,6 +6,7 @@ on a path of its own.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from shoal.apiserver.authn import hub_user_token
@@ -22,6 +23,8 @@ from shoal.kinds.fleet.access import HubUser, HubUserToken, HubUserTokenRequest
 from shoal.objects.errors import Unavailable
 from shoal.objects.wire import Request, Response
 
+WORKER_TIMEOUT_SECONDS = 15.0
+"""Longer than a worker waits by itself. A worker that is slow holds no seat of the hub for longer."""
 BINDING_WAIT_SECONDS, BINDING_POLL_SECONDS = 5.0, 0.05
 """A user who was just listed waits that long for the roles to arrive at the worker."""
 
@@ -34,7 +37,11 @@ def hub_user_tokens(
         if not worker:
             raise _unavailable(token_request, "is not assigned to a worker yet")
         answer = tunnels.handler_for(worker)(encode_request(token_request))
-        response = await answer if isinstance(answer, Awaitable) else answer
+        try:
+            async with asyncio.timeout(WORKER_TIMEOUT_SECONDS):
+                response = await answer if isinstance(answer, Awaitable) else answer
+        except TimeoutError:
+            raise Unavailable(f'worker "{worker}" did not answer a token request', retry_after=1) from None
         if not isinstance(response, Response):
             raise Unavailable(f'worker "{worker}" did not answer a token request')
         return decode_response(worker, response)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from shoal.apiserver.authn.authenticator import Authenticator
 from shoal.apiserver.authz import Attributes
 from shoal.apiserver.cache.cacher import WatchCache
 from shoal.apiserver.cache.objects import CacheEvent
@@ -18,7 +19,7 @@ from shoal.dashboard import PATH_SEGMENT as DASHBOARD
 from shoal.dashboard import Dashboard
 from shoal.fleet.tunnel import TunnelRegistry, managed_cluster_route, tunnel_worker
 from shoal.kinds.fleet import infrav1, worker_join
-from shoal.objects.errors import MethodNotSupported, NotFound
+from shoal.objects.errors import MethodNotSupported, NotFound, Unauthorized
 from shoal.objects.wire import Handler, Request, Response
 
 RouteFactory = Callable[[ServerComponents], Mapping[str, ExtraRoute]]
@@ -41,13 +42,25 @@ def hub_routes(tunnels: TunnelRegistry, ca_file: Path, dashboard: Dashboard) -> 
         worker_of = AssignedWorkers(core.cache)
         core.paths.hub_user_tokens = hub_user_tokens(tunnels, worker_of)
         return {
-            "managedclusters": PassthroughRoute(managed_cluster_route(tunnels, worker_of)),
+            "managedclusters": PassthroughRoute(
+                managed_cluster_route(tunnels, worker_of, keep_hub_credentials(core.authenticator))
+            ),
             "workers": AuthorizedRoute(tunnels.accept, tunnel_attributes),
             "join": PassthroughRoute(ca_route(ca_file.read_bytes())),
             DASHBOARD: PassthroughRoute(dashboard.handle),
         }
 
     return routes
+
+
+def keep_hub_credentials(authenticator: Authenticator) -> Callable[[Request], None]:
+    """Returns a check that rejects tokens of the hub, which would tell a worker how to act as their users."""
+
+    def check(request: Request) -> None:
+        if authenticator.is_root_token(request):
+            raise Unauthorized("a token of the hub is not valid in a hosted cluster; get one: shoal kubeconfig NAME")
+
+    return check
 
 
 def disconnect_removed_workers(tunnels: TunnelRegistry) -> Callable[[CacheEvent], None]:

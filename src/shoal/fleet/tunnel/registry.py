@@ -131,10 +131,15 @@ def tunnel_worker(path: str) -> str:
     return parts[2]
 
 
-def managed_cluster_route(tunnels: TunnelRegistry, worker_of: WorkerOf) -> Handler:
-    """Forwards requests for stable addresses to the workers that host the clusters. Authenticates nobody."""
+def managed_cluster_route(
+    tunnels: TunnelRegistry, worker_of: WorkerOf, check_credential: Callable[[Request], None]
+) -> Handler:
+    """Forwards requests for stable addresses to the workers that host the clusters. Authenticates nobody.
+    `check_credential` raises an error for a credential that a worker must not get.
+    """
 
     def answer(request: Request) -> Answer | Awaitable[Answer]:
+        check_credential(request)
         target = parse_hosted_path(request.path)
         worker = worker_of(target.namespace, target.name)
         if worker is None:
