@@ -19,9 +19,11 @@ from shoal.apiserver.audit import AuditConfig, AuditConfigError, open_auditor
 from shoal.apiserver.audit.event import response_object
 from shoal.apiserver.audit.log_backend import MEGABYTE, AuditLogBackend
 from shoal.apiserver.audit.policy import AuditAttributes, AuditPolicyError, parse_policy
+from shoal.apiserver.authn import hub_user_token
 from shoal.assemble.server.hub import ShoalServerSettings
 from shoal.cli.up import command
 from shoal.clock import FakeClock
+from shoal.kinds.fleet.access import HubUser
 from shoal.objects.wire import Response
 from tests.serving import Cluster, Server, config_map, running_server
 
@@ -149,6 +151,24 @@ def test_impersonation_and_refusal(cluster: Cluster, log: Log) -> None:
     status = event["responseStatus"]
     assert (status["status"], status["reason"], status["code"]) == ("Failure", "Forbidden", 403)
     assert status["message"].startswith('secrets "s" is forbidden: User "eve" cannot get resource')
+
+
+def test_a_user_of_the_hub_has_a_name(cluster: Cluster, log: Log) -> None:
+    server = cluster.server
+    body = {"apiVersion": "core.shoal.dev/v1alpha1", "kind": "LogicalCluster", "metadata": {"name": "hosted"}}
+    uid = cluster.post("/apis/core.shoal.dev/v1alpha1/logicalclusters", body).ok()["metadata"]["uid"]
+    core = server.shoal.server.core
+    server.call(core.keys.ensure_signing_key("hosted"))
+    alice = HubUser("alice", ("developers",))
+    token = hub_user_token.issue(core.tokens, "hosted", uid, alice, seconds=600, now=core.clock.now())[0]
+    hosted = Cluster(server, "hosted")
+    assert hosted.request("GET", CONFIG_MAPS, token=token, Audit_ID="of-alice").status == 403
+    event = one(cluster, log, auditID="of-alice")
+    assert event["user"]["username"] == "hub:alice"
+    assert event["user"]["groups"] == ["hub:developers", "system:authenticated"]
+    assert event["annotations"]["shoal.dev/cluster"] == "hosted"
+    assert token not in log.path.read_text()
+    hosted.close()
 
 
 def test_nobody_in_particular(cluster: Cluster, log: Log) -> None:
