@@ -27,7 +27,7 @@ Object = dict[str, Any]
         ([{"role": "", "users": ["alice"]}], "spec.access[0].role"),
         ([{"role": "a/b", "users": ["alice"]}], "spec.access[0].role"),
         ([{"role": "..", "users": ["alice"]}], "spec.access[0].role"),
-        ([{"role": "view"}], "spec.access[0]: Invalid value: at least one user or group is required"),
+        ([{"role": "view"}], "spec.access[0]: Required value: at least one user or group is required"),
         ([{"role": "view", "users": [], "groups": []}], "at least one user or group is required"),
         ([{"role": "view", "users": [""]}], "spec.access[0].users[0]"),
         ([{"role": "view", "users": ["a", "a"]}], 'spec.access[0].users[1]: Duplicate value: "a"'),

@@ -15,7 +15,7 @@ from shoal.kinds.fleet import nodepools
 from shoal.kinds.strategy import CUSTOM_STRATEGY, Strategy
 from shoal.kinds.versions import validate_hosted_version
 from shoal.objects.conditions import get_condition
-from shoal.objects.errors import Cause, forbidden_field
+from shoal.objects.errors import Cause, forbidden_field, required_value
 
 Object = dict[str, Any]
 
@@ -210,6 +210,13 @@ def validate_worker(obj: Object, old: Object | None) -> list[Cause]:
     ]
 
 
+def validate_managed_cluster(obj: Object, old: Object | None) -> list[Cause]:
+    entries = enumerate(spec_of(obj).get("access") or ())
+    nobody = [index for index, entry in entries if not entry.get("users") and not entry.get("groups")]
+    causes = [required_value(f"spec.access[{index}]", "at least one user or group is required") for index in nobody]
+    return [*validate_hosted_version(obj, old), *causes]
+
+
 def requested_machines(managed: Object) -> list[tuple[machine_sizes.MachineSize, int]]:
     """Returns sizes and counts of the declared nodes. Nodes provisioned for pending pods are not known beforehand."""
     return [(pool.size, pool.nodes) for pool in nodepools.declared_pools(spec_of(managed))]
@@ -256,7 +263,7 @@ SUBRESOURCES: dict[tuple[str, str], dict[str, tuple[str, str, str, tuple[str, ..
 
 STRATEGIES: dict[tuple[str, str], Strategy] = {
     (GROUP, "managedclusters"): replace(
-        CUSTOM_STRATEGY, prepare_for_create=prepare_managed_cluster_create, validate=validate_hosted_version
+        CUSTOM_STRATEGY, prepare_for_create=prepare_managed_cluster_create, validate=validate_managed_cluster
     ),
     (GROUP, "workers"): replace(CUSTOM_STRATEGY, validate=validate_worker),
 }
