@@ -12,10 +12,12 @@ from typing import Any
 
 import yaml
 
+from shoal.apiserver.authn import hub_user_token
 from shoal.assemble.server.api_server import worker_user
 from shoal.assemble.workers.join_tokens import create_token
 from shoal.client.rest import Client
 from shoal.clock import SystemClock
+from shoal.kinds.fleet import access
 from tests.isolation.tenants import administrator, token_for
 from tests.serving import Answer, Cluster, Server, fresh_cluster
 from tests.sync.pull_mode import identity
@@ -29,9 +31,9 @@ FLEET = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/shoal-system/
 WORKER = "security-1"
 
 ADMIN, JOIN, WORKS, SYNCS = "administrator", "join token", "worker", "syncer at the hub"
-HOSTED, BUYS, COPIES = "hosted cluster", "provisioner", "syncer in its cluster"
+HOSTED, ENTERS, BUYS, COPIES = "hosted cluster", "user of the hub there", "provisioner", "syncer in its cluster"
 SCRAPES, NOBODY = "scraper", "nobody"
-CREDENTIALS = (ADMIN, JOIN, WORKS, SYNCS, HOSTED, BUYS, COPIES, SCRAPES, NOBODY)
+CREDENTIALS = (ADMIN, JOIN, WORKS, SYNCS, HOSTED, ENTERS, BUYS, COPIES, SCRAPES, NOBODY)
 EVERYBODY = frozenset(CREDENTIALS)
 
 
@@ -64,7 +66,7 @@ _DRY = "dryRun=All"
 ROOT_API, MINE, OTHER = "/clusters/root", "/clusters/{mine}", "/clusters/{other}"
 CORE_SHOAL, CERTIFICATES = "/apis/core.shoal.dev/v1alpha1", "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 MANAGED = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1/managedclusters"
-_OUTSIDE = EVERYBODY - {HOSTED, BUYS, COPIES}
+_OUTSIDE = EVERYBODY - {HOSTED, ENTERS, BUYS, COPIES}
 _LOGICAL = {"metadata": {"name": "planted"}, "spec": {"profile": "hub"}}
 _TOKEN = {"metadata": {"name": "bootstrap-token-aaaaaa"}, "type": "bootstrap.kubernetes.io/token"}
 _NAMED = {"metadata": {"name": "none"}}
@@ -86,7 +88,7 @@ ACTIONS = (
     Action("act as somebody else at the hub", "GET", f"{ROOT_API}/api/v1/namespaces", _of(), None, _AS_MASTER),
     Action("give itself more at the hub", "POST", f"{ROOT_API}{RBAC}/clusterrolebindings?{_DRY}", _of(), _BINDING),
     Action("read Secrets of the hosted cluster", "GET", f"{MINE}/api/v1/secrets", _of(HOSTED, COPIES)),
-    Action("list its pods", "GET", f"{MINE}/api/v1/pods", _of(HOSTED, BUYS, COPIES)),
+    Action("list its pods", "GET", f"{MINE}/api/v1/pods", _of(HOSTED, ENTERS, BUYS, COPIES)),
     Action("make a Deployment there", "POST", f"{MINE}{DEPLOYMENTS}?{_DRY}", _of(HOSTED, COPIES), {}),
     Action("make a NodeClaim there", "POST", f"{MINE}/apis/karpenter.sh/v1/nodeclaims?{_DRY}", _of(HOSTED, BUYS), {}),
     Action("give itself more there", "POST", f"{MINE}{RBAC}/clusterrolebindings?{_DRY}", _of(HOSTED), _BINDING),
@@ -112,6 +114,7 @@ class Credentials:
             WORKS: f"token-of-{WORKER}",
             SYNCS: identity(self.world, self.cluster),
             HOSTED: administrator(self.mine),
+            ENTERS: self._viewer(),
             BUYS: account_of(self.mine, "provisioner/provisioner.yaml"),
             COPIES: account_of(self.mine, "syncer/syncer.yaml"),
             SCRAPES: self._scraper(),
@@ -122,6 +125,18 @@ class Credentials:
     async def _join_token(server: Server) -> str:
         client = Client(server.shoal.server.transport(), server.token, cluster="root")
         return await create_token(client, SystemClock().now(), 3600.0)
+
+    def _viewer(self) -> str:
+        """A user of the hub whom `spec.access` gives the role view, with the token of a worker."""
+        managed = {"metadata": {}, "spec": {"access": [{"role": "view", "users": ["alice"]}]}}
+        for binding in access.access_bindings(managed):
+            self.mine.post(f"{RBAC}/clusterrolebindings", binding).ok()
+        core, name = self.mine.server.shoal.server.core, self.mine.name
+        self.mine.server.call(core.keys.ensure_signing_key(name))
+        cluster = core.clusters.get(name)
+        assert cluster is not None
+        user = access.HubUser("alice")
+        return hub_user_token.issue(core.tokens, name, cluster.uid, user, seconds=3600, now=core.clock.now())[0]
 
     def _scraper(self) -> str:
         """As docs/observability.md makes it."""
