@@ -129,13 +129,13 @@ def test_roles_end_with_their_entry(mentioned: People) -> None:
 def test_a_token_of_the_hub_is_not_handed_to_a_worker(mentioned: People) -> None:
     handed: list[str] = []
     tunnels = mentioned.hub.shoal.tunnels
-    handler = tunnels.handler_for("worker-1")
+    connected = tunnels._workers["worker-1"]
 
     def spy(request: Request) -> Any:
         handed.append(request.headers.get("authorization", ""))
-        return handler(request)
+        return connected.handler(request)
 
-    tunnels._handlers["worker-1"] = spy
+    tunnels._workers["worker-1"] = connected._replace(handler=spy)
     try:
         path = f"/managedclusters/default/east{MAPS}"
         for who in ("root-admin", "root-account", "alice", "worker"):
@@ -150,7 +150,7 @@ def test_a_token_of_the_hub_is_not_handed_to_a_worker(mentioned: People) -> None
         request_token(mentioned, "alice", "east").ok()
         assert handed[1:] == [""]
     finally:
-        tunnels._handlers["worker-1"] = handler
+        tunnels._workers["worker-1"] = connected
 
 
 def test_a_worker_gets_no_token(mentioned: People) -> None:
