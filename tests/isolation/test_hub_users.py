@@ -9,6 +9,7 @@ import http.client
 import json
 import ssl
 import time
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -145,6 +146,15 @@ def test_a_token_of_the_hub_is_not_handed_to_a_worker(mentioned: People) -> None
                 assert answer.status == 401
                 assert b"a token of the hub is not valid in a hosted cluster" in answer.body
             assert not handed
+        with closing(
+            http.client.HTTPSConnection("127.0.0.1", mentioned.hub.port, context=mentioned.hub.context)
+        ) as twice:
+            twice.putrequest("GET", path)
+            for who in ("east-admin", "alice"):
+                twice.putheader("Authorization", f"Bearer {mentioned.token(who)}")
+            twice.endheaders()
+            assert twice.getresponse().status in (400, 401)
+        assert not handed
         assert mentioned.ask("east-admin", "GET", path).status == 200
         assert handed == [f"Bearer {mentioned.token('east-admin')}"]
         request_token(mentioned, "alice", "east").ok()

@@ -208,8 +208,10 @@ class Authenticator:
         return user, accepted
 
     def is_root_token(self, request: Request) -> bool:
-        """Reports whether the token of a request is one of root, whatever it may do, and even if it has ended."""
-        header = request.headers.get("authorization", "")
+        """Reports whether a token of a request is one of root, whatever it may do, and even if it has ended."""
+        return any(map(self._is_root_header, request.header_list("authorization")))
+
+    def _is_root_header(self, header: str) -> bool:
         if header in self._by_header:
             return True
         token = header.strip().partition(" ")[2].strip()
