@@ -24,7 +24,7 @@ from tests.fleet.tunnel.socket_pair import Tunnel, settled, tunnel, until
 pytestmark = pytest.mark.anyio
 
 EAST = HostedPath("default", "east", "")
-REFUSED = "worker w1 refuses connections to a hosted cluster"
+REFUSED = 'worker "w1" refuses connections to a hosted cluster'
 BOUND = 2 * (INITIAL_CREDIT + MAX_PENDING) + 4 * 1024 * 1024
 """What the buffers between two sides can hold: both ends of the tunnel and the sockets of this machine."""
 

@@ -1,4 +1,5 @@
 """The hub's end of a worker's tunnel: a `wire.Handler` whose requests the worker answers, and raw connections to it.
+In a tunnel between two hubs the one that needs the other has this end.
 
 Responses of moderate length are buffered. Longer ones and streams are passed on as they come, no faster than the client
 reads them. When the tunnel ends, pending requests fail, and streams are ended so that clients resume.
@@ -56,11 +57,17 @@ def not_connected_error(worker: str) -> Unavailable:
 
 
 class HubTunnel:
-    def __init__(self, worker: str, clock: Clock, on_lost: Callable[[HubTunnel], None]) -> None:
-        self.worker = worker
+    def __init__(
+        self, worker: str, clock: Clock, on_lost: Callable[[HubTunnel], None], peer: str = "", max_idle_pings: int = 0
+    ) -> None:
+        """`peer` is the other side in messages, if that is not the worker. The tunnel is closed after `max_idle_pings`
+        pings without a request or connection; 0: never.
+        """
+        self.worker, self._peer = worker, peer or f'worker "{worker}"'
         self._on_lost = on_lost
+        self._max_idle_pings, self._idle_pings, self._last_used_id = max_idle_pings, 0, 0
         self._connection = TunnelConnection(worker, clock, self._on_frame, self._on_connection_lost)
-        self._connection.ping_handlers.append(self._reset_abandoned)
+        self._connection.ping_handlers += [self._reset_abandoned, self._close_idle]
         self._streams: dict[int, _HubStream] = {}
         self._raw_connections: dict[int, RawConnection] = {}
         self._attach_tasks: set[asyncio.Task[None]] = set()
@@ -72,6 +79,10 @@ class HubTunnel:
 
     def close(self) -> None:
         self._connection.close()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._connection.is_closed
 
     async def handle(self, request: Request) -> Answer:
         stream = self._open(request)
@@ -106,9 +117,12 @@ class HubTunnel:
 
     def _check_usable(self) -> None:
         if self._connection.is_closed:
-            raise not_connected_error(self.worker)
+            raise self._not_connected_error()
         if self._connection.is_congested:
-            raise Unavailable(f'tunnel of worker "{self.worker}" is congested', retry_after=1)
+            raise Unavailable(f"tunnel of {self._peer} is congested", retry_after=1)
+
+    def _not_connected_error(self) -> Unavailable:
+        return Unavailable(f"{self._peer} is not connected", retry_after=1)
 
     def _open(self, request: Request) -> _HubStream:
         self._check_usable()
@@ -139,7 +153,7 @@ class HubTunnel:
     def _on_frame(self, frame: Frame) -> None:
         stream = self._streams.get(frame.stream)
         if frame.kind == OPEN:
-            raise ProtocolError("unexpected OPEN frame from a worker")
+            raise ProtocolError("unexpected OPEN frame")
         raw = self._raw_connections.get(frame.stream)
         if raw is not None:
             self._on_raw_frame(raw, frame)
@@ -159,7 +173,7 @@ class HubTunnel:
             if frame.kind == END:
                 stream.on_end()
             else:
-                stream.fail(Unavailable(f'worker "{self.worker}" aborted the response', retry_after=1))
+                stream.fail(Unavailable(f"{self._peer} aborted the response", retry_after=1))
 
     def _on_raw_frame(self, raw: RawConnection, frame: Frame) -> None:
         if frame.kind == HEAD:
@@ -178,9 +192,7 @@ class HubTunnel:
         if len(self._logged_refusals) >= MAX_LOGGED_REFUSALS:
             self._logged_refusals.clear()
         self._logged_refusals.add(reason)
-        log.warning(
-            "worker %s refuses connections to a hosted cluster (status %d): %s", self.worker, head.status, reason
-        )
+        log.warning("%s refuses connections to a hosted cluster (status %d): %s", self._peer, head.status, reason)
 
     def _on_connection_lost(self) -> None:
         for raw in list(self._raw_connections.values()):
@@ -188,13 +200,20 @@ class HubTunnel:
         streams, self._streams = self._streams, {}
         for stream in streams.values():
             stream.send_buffer.drop()
-            stream.on_connection_lost(not_connected_error(self.worker))
+            stream.on_connection_lost(self._not_connected_error())
         self._on_lost(self)
 
     def _reset_abandoned(self) -> None:
         """Resets streams whose client went away before it got the response."""
         for stream in [stream for stream in self._streams.values() if stream.is_abandoned()]:
             self._reset(stream)
+
+    def _close_idle(self) -> None:
+        is_idle = not self._streams and not self._raw_connections and self._last_used_id == self._last_stream_id
+        self._idle_pings = self._idle_pings + 1 if is_idle else 0
+        self._last_used_id = self._last_stream_id
+        if self._max_idle_pings and self._idle_pings >= self._max_idle_pings:
+            self.close()
 
 
 class _HubStream:

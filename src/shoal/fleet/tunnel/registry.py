@@ -1,16 +1,24 @@
-"""Routes requests to workers: in this process, or through the tunnel that a worker keeps to the hub."""
+"""Routes requests to workers: in this process, through the tunnel that a worker keeps to the hub, or by another hub to
+which the worker is connected.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from shoal.clock import Clock, SystemClock
 from shoal.fleet.tunnel.agent import no_hub_requests, restrict_to_hosted
 from shoal.fleet.tunnel.frames import PROTOCOL
 from shoal.fleet.tunnel.hub_end import HubTunnel, not_connected_error
-from shoal.fleet.tunnel.paths import forwarded_request, managed_cluster_not_found, parse_hosted_path, reject_upgrade
+from shoal.fleet.tunnel.paths import (
+    HostedPath,
+    forwarded_request,
+    managed_cluster_not_found,
+    parse_hosted_path,
+    reject_upgrade,
+)
 from shoal.fleet.tunnel.raw_connection import Connector
 from shoal.objects.errors import MethodNotSupported, NotFound, NotImplementedHere, StatusError, Unavailable
 from shoal.objects.names import is_dns1123_subdomain
@@ -31,6 +39,14 @@ class ConnectedWorker(NamedTuple):
     connector: Connector | None
 
 
+class RemoteWorkers(Protocol):
+    """Reaches workers that are connected to other hubs."""
+
+    def handler_for(self, worker: str) -> Handler: ...
+
+    def connector_for(self, worker: str) -> Connector: ...
+
+
 class TunnelRegistry:
     """The newest connection of a worker is used."""
 
@@ -38,6 +54,10 @@ class TunnelRegistry:
         self._clock = clock or SystemClock()
         self._workers: dict[str, ConnectedWorker] = {}
         self._tunnels: dict[str, HubTunnel] = {}
+        self.change_handlers: list[Callable[[str], None]] = []
+        """Called with the name of a worker that was connected or disconnected."""
+        self.remote_workers: RemoteWorkers | None = None
+        """Set if there are other hubs."""
 
     def register(
         self,
@@ -55,9 +75,20 @@ class TunnelRegistry:
         return lambda: self._unregister(worker, connected)
 
     def handler_for(self, worker: str) -> Handler:
-        return self._connected_worker(worker).handler
+        if self.remote_workers is not None and worker not in self._workers:
+            return self.remote_workers.handler_for(worker)
+        return self.local_handler_for(worker)
 
     def connector_for(self, worker: str) -> Connector:
+        if self.remote_workers is not None and worker not in self._workers:
+            return self.remote_workers.connector_for(worker)
+        return self.local_connector_for(worker)
+
+    def local_handler_for(self, worker: str) -> Handler:
+        """For a worker that is connected to this hub."""
+        return self._connected_worker(worker).handler
+
+    def local_connector_for(self, worker: str) -> Connector:
         connector = self._connected_worker(worker).connector
         if connector is None:
             raise NotImplementedHere(f'worker "{worker}" does not accept connections to hosted clusters')
@@ -72,15 +103,13 @@ class TunnelRegistry:
     def connected_workers(self) -> list[str]:
         return sorted(self._workers)
 
+    def is_connected(self, worker: str) -> bool:
+        return worker in self._workers
+
     def accept(self, request: Request) -> Answer:
         """Accepts the tunnel of a worker. The caller has authorized it."""
         worker = tunnel_worker(request.path)
-        if request.method not in ("GET", "POST"):
-            raise MethodNotSupported("the server does not allow this method on the requested resource")
-        protocol = request.headers.get("upgrade", "")
-        if protocol.lower() != PROTOCOL:
-            suffix = f", not {protocol[:40]}" if protocol else ""
-            raise StatusError(f"a tunnel requires an upgrade to {PROTOCOL}{suffix}", code=426, reason="UpgradeRequired")
+        check_tunnel_upgrade(request)
 
         def start(stream: ByteStream) -> Receiver:
             end = HubTunnel(worker, self._clock, self._on_tunnel_lost)
@@ -111,16 +140,33 @@ class TunnelRegistry:
         if previous is not None:
             log.warning("worker %s reconnected: closing its previous tunnel", worker)
             previous.close()
+        self._on_change(worker)
 
     def _on_tunnel_lost(self, hub_tunnel: HubTunnel) -> None:
         if self._tunnels.get(hub_tunnel.worker) is hub_tunnel:
             log.info("worker %s disconnected", hub_tunnel.worker)
             del self._tunnels[hub_tunnel.worker]
             del self._workers[hub_tunnel.worker]
+            self._on_change(hub_tunnel.worker)
 
     def _unregister(self, worker: str, connected: ConnectedWorker) -> None:
         if self._workers.get(worker) is connected:
             del self._workers[worker]
+            self._on_change(worker)
+
+    def _on_change(self, worker: str) -> None:
+        for handler in self.change_handlers:
+            handler(worker)
+
+
+def check_tunnel_upgrade(request: Request) -> None:
+    """Rejects a request that does not ask for a tunnel."""
+    if request.method not in ("GET", "POST"):
+        raise MethodNotSupported("the server does not allow this method on the requested resource")
+    protocol = request.headers.get("upgrade", "")
+    if protocol.lower() != PROTOCOL:
+        suffix = f", not {protocol[:40]}" if protocol else ""
+        raise StatusError(f"a tunnel requires an upgrade to {PROTOCOL}{suffix}", code=426, reason="UpgradeRequired")
 
 
 def tunnel_worker(path: str) -> str:
@@ -141,14 +187,19 @@ def managed_cluster_route(
     def answer(request: Request) -> Answer | Awaitable[Answer]:
         check_credential(request)
         target = parse_hosted_path(request.path)
-        worker = worker_of(target.namespace, target.name)
-        if worker is None:
-            raise managed_cluster_not_found(target.name)
+        worker = hosting_worker(target, worker_of)
         reject_upgrade(request)
-        if not worker:
-            raise Unavailable(
-                f"ManagedCluster {target.namespace}/{target.name} is not assigned to a worker yet", retry_after=1
-            )
         return tunnels.handler_for(worker)(forwarded_request(request, target))
 
     return answer
+
+
+def hosting_worker(target: HostedPath, worker_of: WorkerOf) -> str:
+    worker = worker_of(target.namespace, target.name)
+    if worker is None:
+        raise managed_cluster_not_found(target.name)
+    if not worker:
+        raise Unavailable(
+            f"ManagedCluster {target.namespace}/{target.name} is not assigned to a worker yet", retry_after=1
+        )
+    return worker

@@ -1,5 +1,5 @@
 """The worker's end of its tunnel: passes requests from the hub to a local `wire.Handler`, raw connections to a local
-`Connector`.
+`Connector`. In a tunnel between two hubs the one that has the workers has this end.
 """
 
 from __future__ import annotations
@@ -52,9 +52,16 @@ MAX_REFUSAL = 1024
 
 
 class WorkerTunnel:
-    def __init__(self, name: str, handler: Handler, clock: Clock, connector: Connector | None = None) -> None:
-        """Without a connector raw connections are refused."""
-        self._handler, self._connector = handler, connector
+    def __init__(
+        self,
+        name: str,
+        handler: Handler,
+        clock: Clock,
+        connector: Connector | None = None,
+        on_lost: Callable[[WorkerTunnel], None] = lambda tunnel: None,
+    ) -> None:
+        """Without a connector raw connections are refused. `on_lost` is called once, at the end."""
+        self._handler, self._connector, self._on_lost = handler, connector, on_lost
         self.connection = TunnelConnection(name, clock, self._on_frame, self._on_connection_lost)
         self._streams: dict[int, _WorkerStream] = {}
         self._raw_connections: dict[int, RawConnection] = {}
@@ -145,6 +152,7 @@ class WorkerTunnel:
         for stream in list(self._streams.values()):
             stream.drop()
         self._ended.set()
+        self._on_lost(self)
 
 
 class _WorkerStream:
