@@ -76,6 +76,8 @@ MOVING, MOVABLE = "Moving", "Movable"
 """Conditions of a ManagedCluster: it is migrating to another Worker; its Worker is lost, and whether it may be
 migrated.
 """
+TUNNEL_HUB_ANNOTATION = "shoal.dev/tunnel-hub"
+"""Annotation of a worker's Lease: the URL at which other hubs reach the hub that has the worker's tunnel."""
 FENCES_ANNOTATION = "shoal.dev/fences"
 """Annotation of the Lease of a worker that refuses writes to clusters it may have lost."""
 WORKER_REPORTED_CONDITIONS = (INFRASTRUCTURE_READY, NODES_READY, ACCESS_GRANTED, UPGRADED, READY)
@@ -106,6 +108,11 @@ CLUSTER_SECRET = "cluster.x-k8s.io/secret"
 
 def lease_name(worker: str) -> str:
     return f"worker-{worker}"
+
+
+def tunnel_hub(lease: Object) -> str:
+    """Returns the URL of the hub that has the tunnel of the Lease's worker; empty: no hub has it."""
+    return str((lease["metadata"].get("annotations") or {}).get(TUNNEL_HUB_ANNOTATION) or "")
 
 
 def worker_of_lease(name: str) -> str:

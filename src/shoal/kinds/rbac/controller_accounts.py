@@ -249,6 +249,7 @@ ACCOUNT_RULES: dict[str, Rules] = {
         rule("infrastructure.cluster.x-k8s.io", "workers", "get list update patch"),
         rule("infrastructure.cluster.x-k8s.io", "workers/status", "update patch"),
     ],
+    "worker-tunnels": [rule("coordination.k8s.io", "leases", "get patch")],
 }
 """Rules by account, beyond those of upstream's role of the account."""
 

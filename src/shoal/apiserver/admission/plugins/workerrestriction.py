@@ -110,8 +110,12 @@ def _spec_value(obj: Object, field: str) -> Any:
 
 
 def lease_error(worker: str, new: Object, old: Object | None, subresource: bool) -> str:
-    is_own = new["metadata"].get("name") == infrav1.lease_name(worker)
-    return "" if is_own else f"a worker may access its own Lease only, {infrav1.lease_name(worker)}"
+    if new["metadata"].get("name") != infrav1.lease_name(worker):
+        return f"a worker may access its own Lease only, {infrav1.lease_name(worker)}"
+    # Hubs forward requests to that address.
+    if infrav1.tunnel_hub(new) != (infrav1.tunnel_hub(old) if old is not None else ""):
+        return f"a worker may not set the annotation {infrav1.TUNNEL_HUB_ANNOTATION}"
+    return ""
 
 
 def cluster_error(worker: str, new: Object, old: Object | None, subresource: bool) -> str:
