@@ -49,11 +49,17 @@ def trust(authority: str, certificate: bytes = b"", key: bytes = b"") -> ssl.SSL
 
 
 async def request(
-    port: int, tls: ssl.SSLContext, path: str, token: str = "", *, name: str = "127.0.0.1"
+    port: int,
+    tls: ssl.SSLContext,
+    path: str,
+    token: str = "",
+    *,
+    name: str = "127.0.0.1",
+    host: str = "127.0.0.1",
 ) -> tuple[int, Any]:
     """Returns status and JSON body of a GET."""
     async with asyncio.timeout(PATIENCE):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls, server_hostname=name)
+        reader, writer = await asyncio.open_connection(host, port, ssl=tls, server_hostname=name)
         authorization = f"Authorization: Bearer {token}\r\n" if token else ""
         writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n{authorization}Connection: close\r\n\r\n".encode())
         head, _, body = (await reader.read()).partition(b"\r\n\r\n")

@@ -119,6 +119,11 @@ def test_its_lease() -> None:
     assert lease_error("w1", {"metadata": {"name": "worker-w2"}}, None, False) == (
         "a worker may access its own Lease only, worker-w1"
     )
+    plain: Object = {"metadata": {"name": "worker-w1"}}
+    named = changed(plain, metadata__annotations={infrav1.TUNNEL_HUB_ANNOTATION: "https://hub:6443"})
+    for new, old in ((named, None), (named, plain), (plain, named)):
+        assert lease_error("w1", new, old, False) == "a worker may not set the annotation shoal.dev/tunnel-hub"
+    assert lease_error("w1", named, named, False) == ""
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ from shoal.fleet.tunnel.paths import HostedPath
 from shoal.fleet.tunnel.peer_acceptor import PeerAcceptor
 from shoal.fleet.tunnel.peers import TUNNEL_PATH, PeerTunnels
 from shoal.fleet.tunnel.raw_connection import SocketHandler
+from shoal.fleet.tunnel.user_tokens import decode_request, encode_request
+from shoal.kinds.fleet.access import HubUser, HubUserTokenRequest
 from shoal.objects.errors import NotFound, StatusError, Unavailable
 from shoal.objects.wire import Answer, ByteStream, Receiver, Request, Response, Sink, StreamResponse, Upgrade
 from tests.fleet.tunnel.socket_pair import Joined, Slow, join, settled, until
@@ -44,7 +46,7 @@ class Hub:
         self.accept = self.acceptor.route(lambda *key: ASSIGNED.get(key))
         self.outgoing = PeerTunnels(self.dial, lambda worker: holders.get(worker, "").replace(name, ""), clock)
         self.tunnels.remote_workers = self.outgoing
-        self.route = managed_cluster_route(self.tunnels, lambda *key: ASSIGNED.get(key))
+        self.route = managed_cluster_route(self.tunnels, lambda *key: ASSIGNED.get(key), lambda request: None)
 
     async def dial(self, url: str, start: Callable[[ByteStream], Receiver]) -> None:
         self.dialled += 1
@@ -216,7 +218,7 @@ async def test_raw_connections_and_their_limit(hubs: Hubs, caplog: pytest.LogCap
         assert target == TARGET
         return lambda sock, client, on_closed: served.append((sock, client, on_closed))
 
-    hubs.a.tunnels.register("w1", saying("w1"), connect)
+    hubs.a.tunnels.register("w1", saying("w1"), connector=connect)
     closed: list[int] = []
     ends: list[socket.socket] = []
     for number in range(3):
@@ -285,3 +287,17 @@ async def test_what_is_no_tunnel_of_a_hub_is_refused(
     with pytest.raises(StatusError) as caught:
         hubs.a.accept(Request(method, path, headers=headers))
     assert (caught.value.status_code, caught.value.message) == (code, said)
+
+
+async def test_a_request_for_a_users_token_goes_to_the_hub_of_the_worker(hubs: Hubs) -> None:
+    asked: list[HubUserTokenRequest] = []
+
+    def issue(request: Request) -> Answer:
+        asked.append(decode_request(request))
+        return Response(201, b"{}")
+
+    hubs.a.tunnels.register("w1", saying("w1"), hub_requests=issue)
+    wanted = HubUserTokenRequest("default", "east", "uid", HubUser("alice", ("devs",)), 600)
+    answer = hubs.b.tunnels.handler_for("w1")(encode_request(wanted))
+    response = answer if isinstance(answer, (Response, StreamResponse, Upgrade)) else await answer
+    assert (response.status, asked) == (201, [wanted])

@@ -1,5 +1,5 @@
-"""The routes of a hub beside the Kubernetes API: hosted clusters, worker tunnels, the certificate authority for
-joining, and the dashboard.
+"""The routes of a hub beside the Kubernetes API: hosted clusters, tunnels of workers and of other hubs, the certificate
+authority for joining, and the dashboard.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from shoal.assemble.server.hub_users import hub_user_tokens
 from shoal.dashboard import PATH_SEGMENT as DASHBOARD
 from shoal.dashboard import Dashboard
 from shoal.fleet.tunnel import TunnelRegistry, managed_cluster_route, tunnel_worker
+from shoal.fleet.tunnel.peer_acceptor import PeerAcceptor
+from shoal.fleet.tunnel.peers import HUBS_SEGMENT
 from shoal.kinds.fleet import infrav1, worker_join
 from shoal.objects.errors import MethodNotSupported, NotFound, Unauthorized
 from shoal.objects.wire import Handler, Request, Response
@@ -34,14 +36,18 @@ def no_routes(core: ServerComponents) -> Mapping[str, ExtraRoute]:
     return {}
 
 
-def hub_routes(tunnels: TunnelRegistry, ca_file: Path, dashboard: Dashboard) -> RouteFactory:
-    """`ca_file` holds the certificate of the hub's own certificate authority."""
+def hub_routes(
+    tunnels: TunnelRegistry, ca_file: Path, dashboard: Dashboard, peer_acceptor: PeerAcceptor | None = None
+) -> RouteFactory:
+    """`ca_file` holds the certificate of the hub's own certificate authority. Without `peer_acceptor` there are no
+    other hubs.
+    """
 
     def routes(core: ServerComponents) -> Mapping[str, ExtraRoute]:
         core.cache.resource_cache(infrav1.GROUP, "workers").add_event_handler(ROOT, disconnect_removed_workers(tunnels))
         worker_of = AssignedWorkers(core.cache)
         core.paths.hub_user_tokens = hub_user_tokens(tunnels, worker_of)
-        return {
+        found: dict[str, ExtraRoute] = {
             "managedclusters": PassthroughRoute(
                 managed_cluster_route(tunnels, worker_of, keep_hub_credentials(core.authenticator))
             ),
@@ -49,6 +55,10 @@ def hub_routes(tunnels: TunnelRegistry, ca_file: Path, dashboard: Dashboard) -> 
             "join": PassthroughRoute(ca_route(ca_file.read_bytes())),
             DASHBOARD: PassthroughRoute(dashboard.handle),
         }
+        if peer_acceptor is not None:
+            # Its token belongs to no user: no role or group grants what it grants.
+            found[HUBS_SEGMENT] = PassthroughRoute(peer_acceptor.route(worker_of))
+        return found
 
     return routes
 

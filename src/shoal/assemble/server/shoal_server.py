@@ -13,11 +13,14 @@ from pathlib import Path
 
 from shoal.apiserver.audit import AuditConfig as AuditConfig
 from shoal.apiserver.idle import DEFAULT_IDLE_SECONDS as DEFAULT_IDLE_SECONDS
+from shoal.apiserver.registry.bootstrap import APIAddress
 from shoal.assemble.server.api_server import ApiServer, ApiServerSettings, admin_user, worker_user
 from shoal.assemble.server.backup_route import backup_routes
 from shoal.assemble.server.cluster_ports import ClusterPorts
 from shoal.assemble.server.embedded_controllers import EmbeddedControllers
 from shoal.assemble.server.hosted_storage import HostedClusterStorage
+from shoal.assemble.server.hub_peers import ACCOUNT as HUB_PEERS_ACCOUNT
+from shoal.assemble.server.hub_peers import HubPeers
 from shoal.assemble.server.routes import hub_routes, no_routes
 from shoal.assemble.storage.config import OpenedStore
 from shoal.assemble.storage.config import StoreSettings as StoreSettings
@@ -61,6 +64,10 @@ class ShoalServerSettings:
     """The name or address clients use, if it is not the host."""
     tls_sans: tuple[str, ...] = ()
     """Further names and addresses of the serving certificate."""
+    peer_advertise_ip: str = ""
+    """The name or address that other hubs of the store use. Empty: the host, or if that is every address, the one that
+    clients use.
+    """
     is_hub: bool = True
     """False for a worker's server, which runs no hub controllers."""
     idle_seconds: float = DEFAULT_IDLE_SECONDS
@@ -95,6 +102,7 @@ class ShoalServer:
         worker_processes: WorkerProcesses | None,
         cluster_moves: MigrationSupport | None,
         cluster_ports: ClusterPorts | None = None,
+        hub_peers: HubPeers | None = None,
         shutdown_delay: float = 0.0,
     ) -> None:
         self.directory = directory
@@ -107,6 +115,8 @@ class ShoalServer:
         """Of a worker's server: moves clusters from here and to here."""
         self.cluster_ports = cluster_ports
         """Of a hub: the addresses of clusters."""
+        self.hub_peers = hub_peers
+        """Of a hub on a shared store: the other hubs."""
         self._controllers, self._processes = controllers, worker_processes
         self._shutdown_delay = shutdown_delay
         self.shared_ca: SharedCA | None = None
@@ -125,12 +135,15 @@ class ShoalServer:
             token = directory.admin_token()
             controllers, tunnels, dashboard = EmbeddedControllers(), TunnelRegistry(), Dashboard()
             fence = None if settings.is_hub else WriteFence((settings.clock or SystemClock()).since_boot)
+            pki = directory.path / "pki"
+            hub_peers = HubPeers(pki, tunnels) if settings.is_hub and opened_store.is_shared else None
+            peer_acceptor = hub_peers.acceptor if hub_peers is not None else None
             other_routes = (
-                hub_routes(tunnels, directory.path / "pki" / "ca.crt", dashboard) if settings.is_hub else no_routes
+                hub_routes(tunnels, pki / "ca.crt", dashboard, peer_acceptor) if settings.is_hub else no_routes
             )
             server = await ApiServer.start(
                 ApiServerSettings(
-                    directory=directory.path / "pki",
+                    directory=pki,
                     host=settings.host,
                     port=directory.port(settings.port),
                     advertise_address=settings.advertise_address,
@@ -192,6 +205,10 @@ class ShoalServer:
         cluster_ports = ClusterPorts(server, tunnels, settings.cluster_ports) if settings.is_hub else None
         if cluster_ports is not None:
             cluster_ports.start()
+        if hub_peers is not None:
+            host = settings.peer_advertise_ip or ("" if settings.host in ("0.0.0.0", "::") else settings.host)
+            url = APIAddress(host or server.settings.advertised_host, server.port).url
+            hub_peers.start(server, controllers.client(server.transport(), HUB_PEERS_ACCOUNT), url)
         return cls(
             directory,
             opened_store,
@@ -201,6 +218,7 @@ class ShoalServer:
             worker_processes=worker_processes,
             cluster_moves=cluster_moves,
             cluster_ports=cluster_ports,
+            hub_peers=hub_peers,
             shutdown_delay=settings.shutdown_delay,
         )
 
@@ -235,6 +253,8 @@ class ShoalServer:
             await self._processes.stop_all()
         if self.cluster_ports is not None:
             self.cluster_ports.close()
+        if self.hub_peers is not None:
+            await self.hub_peers.stop()
         self.tunnels.close()
         await self.server.stop()
         await self._opened_store.close()

@@ -114,6 +114,14 @@ _SERVE_OPTIONS = (
         help="Host name or address for kubeconfigs, if it differs from --listen.",
     ),
     click.option(
+        "--peer-advertise-ip",
+        default="",
+        envvar="SHOAL_PEER_ADVERTISE_IP",
+        metavar="IP",
+        help="Address of this hub for other hubs on the same etcd, if it differs from --listen. "
+        "[$SHOAL_PEER_ADVERTISE_IP]",
+    ),
+    click.option(
         "--cluster-ports",
         callback=_parse_port_range,
         default=str(DEFAULT_RANGE),
@@ -209,6 +217,7 @@ def serve(
     worker_image: str = "",
     cluster_ports: PortRange = DEFAULT_RANGE,
     shutdown_delay: float = 0.0,
+    peer_advertise_ip: str = "",
     **store: Any,
 ) -> None:
     # The server takes a second to load, and help does not need it.
@@ -231,6 +240,7 @@ def serve(
         store_config,
         advertise_address,
         tls_sans=tls_sans,
+        peer_advertise_ip=peer_advertise_ip,
         idle_seconds=idle_seconds,
         bus=bus_config,
         sync=SyncSettings(_split_names(resources_to_sync), auto_publish_apis, sync_mode),

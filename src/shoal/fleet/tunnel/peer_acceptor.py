@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable
 
 from shoal.clock import Clock, SystemClock
 from shoal.fleet.tunnel.frames import PROTOCOL
-from shoal.fleet.tunnel.paths import HostedPath, parse_hosted_path, reject_upgrade
+from shoal.fleet.tunnel.paths import HUB_REQUEST_PREFIX, HostedPath, parse_hosted_path, reject_upgrade
 from shoal.fleet.tunnel.peers import TUNNEL_PATH
 from shoal.fleet.tunnel.raw_connection import SocketHandler
 from shoal.fleet.tunnel.registry import TunnelRegistry, WorkerOf, check_tunnel_upgrade, hosting_worker
+from shoal.fleet.tunnel.user_tokens import decode_request
 from shoal.fleet.tunnel.worker_end import WorkerTunnel
 from shoal.objects.errors import NotFound, Unauthorized, Unavailable
 from shoal.objects.wire import Answer, ByteStream, Handler, Receiver, Request, Upgrade
@@ -43,7 +44,7 @@ class PeerAcceptor:
         """Returns the handler of the route `/hubs/`."""
 
         def handle_forwarded(request: Request) -> Answer | Awaitable[Answer]:
-            worker = hosting_worker(parse_hosted_path(request.path), worker_of)
+            worker = hosting_worker(_target(request), worker_of)
             reject_upgrade(request)
             return self._tunnels.local_handler_for(worker)(request)
 
@@ -97,3 +98,11 @@ class PeerAcceptor:
             handle(sock, client, on_counted_closed)
 
         return serve
+
+
+def _target(request: Request) -> HostedPath:
+    """Returns the cluster of a request of a client, or of a request that the other hub makes itself."""
+    if request.path.startswith(HUB_REQUEST_PREFIX):
+        token_request = decode_request(request)
+        return HostedPath(token_request.namespace, token_request.name, "")
+    return parse_hosted_path(request.path)
