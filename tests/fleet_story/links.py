@@ -20,7 +20,7 @@ class Link:
     def __init__(self, target: int) -> None:
         self.port = self.carried = 0
         """Bytes, both ways."""
-        self._target, self._whole = target, True
+        self.target, self._whole = target, True
         self._open: set[asyncio.StreamWriter] = set()
 
     async def start(self) -> asyncio.Server:
@@ -37,7 +37,7 @@ class Link:
         ends = [writer]
         try:
             if self._whole:
-                far_reader, far = await asyncio.open_connection("127.0.0.1", self._target)
+                far_reader, far = await asyncio.open_connection("127.0.0.1", self.target)
                 ends.append(far)
                 self._open.update(ends)
                 copies = [asyncio.create_task(self._copy(*way)) for way in ((reader, far), (far_reader, writer))]
