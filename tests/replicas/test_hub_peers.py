@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from shoal.apiserver.pki.ca import CertificateAuthority, server_tls_context
 from shoal.assemble.server.hub import StoreSettings
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import RESTConfig
@@ -86,6 +87,29 @@ async def test_both_hubs_answer_wherever_the_tunnel_is(pair: HubPair) -> None:
         await pair.east(0, "wrong").get(MAPS, "turn-0-at-0", "default")
 
 
+async def test_many_clients_at_the_hub_without_the_tunnel(pair: HubPair) -> None:
+    await pair.connect(1)
+    port, tls = await pair.create_east(), await pair.cluster_tls()
+    client = pair.east(0)
+    await client.create(MAPS, config_map("shared", {"text": "x" * 200_000}), "default")
+    maps = "/api/v1/namespaces/default/configmaps/shared"
+    connections = [request(port, tls, maps, pair.token) for _ in range(60)]
+    found = await asyncio.gather(*connections, *(client.get(MAPS, "shared", "default") for _ in range(60)))
+    texts = [(each[1] if isinstance(each, tuple) else each)["data"]["text"] for each in found]
+    assert texts == ["x" * 200_000] * 120
+    holder, dialler = pair.hubs[1].hub_peers, pair.hubs[0].hub_peers
+    assert holder is not None
+    assert dialler is not None
+    assert dialler.outgoing is not None
+    assert dialler.outgoing.connected_hubs() == [pair.url(1)]
+    assert holder.acceptor.tunnel_count == 1
+
+    async def is_quiet() -> bool:
+        return holder.acceptor.open_connections == 0
+
+    await eventually(is_quiet)
+
+
 async def test_a_hub_that_dies_is_an_error_until_the_worker_has_another(pair: HubPair) -> None:
     await pair.connect(1)
     port = await pair.create_east()
@@ -147,6 +171,31 @@ async def test_only_hubs_open_tunnels_of_hubs(pair: HubPair) -> None:
     assert (await refusal(peers._token, f"/workers/{WORKER}/tunnel")).status_code == 401
     with pytest.raises(Unauthorized):
         await pair.east(0, peers._token).get(MAPS, "x", "default")
+
+
+async def test_a_server_that_is_no_hub_gets_nothing(pair: HubPair, tmp_path: Path) -> None:
+    """Even if somebody who may write Leases names it."""
+    await pair.connect(0)
+    await pair.create_east()
+    pair.connect_to = None
+    pair.hubs[0].tunnels.disconnect(WORKER)
+    await pair.until_hub("")
+    stranger = CertificateAuthority(tmp_path / "stranger")
+    stranger.ensure_serving_certificate(["127.0.0.1"])
+    handshakes: list[bytes] = []
+
+    async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handshakes.append(await reader.read())
+        writer.close()
+
+    server = await asyncio.start_server(receive, "127.0.0.1", 0, ssl=server_tls_context(stranger.directory))
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    patch = {"metadata": {"annotations": {infrav1.TUNNEL_HUB_ANNOTATION: url}}}
+    await pair.client.merge_patch(LEASES, infrav1.lease_name(WORKER), patch, infrav1.NAMESPACE)
+    with pytest.raises(Unavailable, match='the hub of worker "w1" does not answer'):
+        await pair.east(0).get(MAPS, "x", "default")
+    server.close()
+    assert b"".join(handshakes) == b""
 
 
 async def test_a_worker_cannot_name_the_hub_of_its_tunnel(pair: HubPair) -> None:
