@@ -10,7 +10,8 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from shoal.apiserver.pki.ca import LEAF_LIFETIME, IssuedCertificate, cluster_uri
-from shoal.apiserver.pki.cluster_keys import CA, ClusterKeys
+from shoal.apiserver.pki.cluster_keys import ClusterKeys
+from shoal.apiserver.pki.key_rotation import CA
 from shoal.apiserver.pki.sign import CertificateSigner
 
 

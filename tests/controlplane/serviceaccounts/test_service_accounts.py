@@ -173,8 +173,8 @@ def test_which_token_secrets_have_lost_their_account(uid: str, owner: Object | N
 def test_a_complete_token_secret_needs_nothing() -> None:
     metadata = {"name": "t", "namespace": "n", "resourceVersion": "1", "annotations": {decide.ACCOUNT_NAME: "robot"}}
     secret: Object = {"metadata": metadata}
-    assert decide.needs_token(secret)
-    patch = decide.token_secret_patch(secret, OWNER, "CA", "T")
+    assert decide.needs_token(secret, 1)
+    patch = decide.token_secret_patch(secret, OWNER, "CA", "T", 1)
     assert patch is not None
     assert {key: base64.b64decode(value) for key, value in patch["data"].items()} == {
         "ca.crt": b"CA",
@@ -183,6 +183,6 @@ def test_a_complete_token_secret_needs_nothing() -> None:
     }
     annotations = {**metadata["annotations"], **patch["metadata"]["annotations"]}  # type: ignore[dict-item]
     complete = {"metadata": {**metadata, "annotations": annotations}, "data": patch["data"]}
-    assert not decide.needs_token(complete)
-    assert decide.token_secret_patch(complete, OWNER, "CA", "") is None
-    assert decide.token_secret_patch(complete, OWNER, "another CA", "") is not None
+    assert not decide.needs_token(complete, 1)
+    assert decide.token_secret_patch(complete, OWNER, "CA", "", 1) is None
+    assert decide.token_secret_patch(complete, OWNER, "another CA", "", 1) is not None

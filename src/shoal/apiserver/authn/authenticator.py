@@ -72,10 +72,12 @@ class ServiceAccountTokenAuthenticator:
     def __init__(self, signer: TokenSigner, lookup: UIDLookup, now: Callable[[], float]) -> None:
         self._signer, self._lookup, self._now = signer, lookup, now
         self._cache: dict[str, tuple[User, VerifiedToken]] = {}
+        self._cached_clusters: set[str] = set()
+        """The clusters of cached tokens, and perhaps others."""
         self._signed_by: dict[tuple[str, str], bool] = {}
 
     def is_signed_by(self, token: str, cluster: str) -> bool:
-        """Reports whether a key of the cluster has signed the token for it. This never changes."""
+        """Reports whether a key that the cluster has, or had before, has signed the token for it."""
         known = self._signed_by.get((token, cluster))
         if known is None:
             try:
@@ -94,7 +96,14 @@ class ServiceAccountTokenAuthenticator:
         verified = self._signer.verify(token, cluster, self._now(), self._lookup)
         user = service_account_user(verified)
         _put_bounded(self._cache, token, (user, verified))
+        self._cached_clusters.add(cluster)
         return user
+
+    def forget(self, cluster: str) -> None:
+        """Verifies tokens of the cluster anew: its keys have changed."""
+        if cluster in self._cached_clusters:
+            self._cached_clusters.discard(cluster)
+            self._cache = {token: each for token, each in self._cache.items() if each[1].cluster != cluster}
 
     def review(self, token: str, cluster: str, audiences: Sequence[str]) -> tuple[User, tuple[str, ...]]:
         verified = self._signer.verify(token, cluster, self._now(), self._lookup, audiences)
@@ -121,6 +130,10 @@ class HubUserTokenAuthenticator:
         else:
             cached[1].recheck(cluster, self._now(), self._uid_of)
         return cached[0]
+
+    def forget(self, cluster: str) -> None:
+        """Verifies tokens of the cluster anew: its keys have changed."""
+        self._cache = {token: each for token, each in self._cache.items() if each[1].cluster != cluster}
 
     def review(self, token: str, cluster: str, audiences: Sequence[str]) -> tuple[User, tuple[str, ...]]:
         verified = hub_user_token.verify(self._signer, token, cluster, self._now(), self._uid_of)
@@ -161,6 +174,12 @@ class Authenticator:
     def add_static_token(self, token: str, user: User) -> None:
         """Maps the token to the user as long as the server runs."""
         self._static_tokens[token] = self._by_header[f"Bearer {token}"] = _with_authenticated_group(user)
+
+    def forget_tokens(self, cluster: str) -> None:
+        """Verifies tokens of the cluster anew."""
+        for tokens in (self._service_accounts, self._hub_users):
+            if tokens is not None:
+                tokens.forget(cluster)
 
     def authenticate(self, request: Request, cluster: str) -> User:
         """Returns the user of a request for the cluster. Raises Unauthorized, whose message never gives the reason."""

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from shoal.apiserver.keyed_locks import KeyedLocks
 from shoal.apiserver.pki.ca import LEAF_LIFETIME, RENEW_BEFORE, IssuedCertificate, tls_context
-from shoal.apiserver.pki.cluster_keys import CA, ClusterKeys
+from shoal.apiserver.pki.cluster_keys import ClusterKeys
+from shoal.apiserver.pki.key_rotation import CA
 from shoal.clock import Clock
 
 MAX_CONTEXTS = 512

@@ -2,7 +2,7 @@
 
 Each is created on first use, so an unused cluster has none. They are stored with the other objects of the cluster,
 encrypted with a key of the data directory, so they move and end with it. No API group can have the name of theirs:
-nothing serves them.
+nothing serves them. Both are lists, newest first: the first signs, all of them verify (`key_rotation`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from shoal.apiserver.cache.cacher import CacheEvent, WatchCache
+from shoal.apiserver.cache.cacher import CachedObject, CacheEvent, WatchCache
 from shoal.apiserver.cache.storage_form import encode
-from shoal.apiserver.pki.ca import CA_LIFETIME, IssuedCertificate, cluster_uri
+from shoal.apiserver.pki.ca import IssuedCertificate, cluster_uri
+from shoal.apiserver.pki.key_rotation import (
+    CA,
+    SERVICE_ACCOUNT,
+    Keys,
+    generation_of,
+    has_former,
+    new_keys,
+    rotated_keys,
+    without_former,
+)
 from shoal.apiserver.request.info import ROOT
 from shoal.clock import Clock, rfc3339
 from shoal.objects.errors import ShoalError
@@ -34,7 +44,6 @@ log = logging.getLogger("shoal.apiserver")
 
 KEYS_RESOURCE = "_shoal/keys"
 """The first part of their store keys. An API group does not begin with an underscore."""
-CA, SERVICE_ACCOUNT = "ca", "service-account"
 KEY_ENCRYPTION_FILE = "cluster-keys.key"
 MAX_LOADED = 4_096
 """Key sets that are kept decrypted."""
@@ -44,13 +53,23 @@ Object = dict[str, Any]
 
 
 class ClusterKeys:
-    def __init__(self, store: Store, cache: WatchCache, key_ring: KeyRing, server_ca: str, clock: Clock) -> None:
-        """`key_ring` encrypts the keys. `server_ca` holds the certificates of the server's authority, as PEM."""
-        self._store, self._cache, self._clock = store, cache, clock
+    def __init__(
+        self,
+        store: Store,
+        cache: WatchCache,
+        key_ring: KeyRing,
+        server_ca: str,
+        clock: Clock,
+        generation: Callable[[str], int] = lambda cluster: 1,
+    ) -> None:
+        """`key_ring` encrypts the keys. `server_ca` holds the certificates of the server's authority, as PEM.
+        `generation` returns the generation that the first keys of a cluster have.
+        """
+        self._store, self._cache, self._clock, self._generation = store, cache, clock, generation
         self._key_ring, self.server_ca = key_ring, server_ca
         self._resource_cache = cache.resource_cache_by_key(KEYS_RESOURCE)
         self._resource_cache.add_event_handler("*", self._on_change)
-        self._loaded: dict[tuple[str, str], list[Object]] = {}
+        self._loaded: dict[tuple[str, str], Keys] = {}
         self._signers: dict[str, CertificateSigner] = {}
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
         self._change_handlers: list[Callable[[str, str], None]] = []
@@ -70,6 +89,11 @@ class ClusterKeys:
         bundle = self.ca_bundle(cluster)
         return bundle + self.server_ca if bundle and cluster == ROOT else bundle
 
+    def root_ca_revision(self, cluster: str) -> int:
+        """The revision of the last rotation, which has changed `kube-root-ca.crt`. 0 if there was none."""
+        keys, entry = self._read(cluster, CA), self._entry(cluster, CA)
+        return entry.revision if entry is not None and keys and generation_of(keys) > 1 else 0
+
     async def ensure_root_ca(self, cluster: str) -> str:
         """Creates the authority of the cluster if there is none."""
         await self._ensure(cluster, CA)
@@ -85,11 +109,14 @@ class ClusterKeys:
         return signer.sign_csr(request, cluster_uri(cluster, uid), usages, now, min(now + ttl, signer.not_after))
 
     async def issue_serving(self, cluster: str, names: Sequence[str], ttl: float) -> IssuedCertificate:
-        """Issues a serving certificate for the cluster's own address."""
+        """Issues a serving certificate for the cluster's own address, during a rotation with the cross certificate by
+        which clients verify it that trust only the former authority.
+        """
         signer, now = await self._signer(cluster), self._clock.now()
         end = min(now + ttl, signer.not_after)
         certificate, key = signer.issue_serving(names, now, end)
-        return IssuedCertificate(certificate, key, end)
+        cross = str(self._read(cluster, CA)[0].get("cross", ""))
+        return IssuedCertificate(certificate + cross.encode(), key, end)
 
     async def _signer(self, cluster: str) -> CertificateSigner:
         from shoal.apiserver.pki.sign import CertificateSigner  # noqa: PLC0415
@@ -111,13 +138,48 @@ class ClusterKeys:
     async def ensure_signing_key(self, cluster: str) -> None:
         await self._ensure(cluster, SERVICE_ACCOUNT)
 
+    # --- rotation ---
+
+    def generation(self, cluster: str) -> int:
+        """The generation that all keys of the cluster have reached. 0 if it has none yet."""
+        return min((generation_of(keys) for keys in self._all(cluster)), default=0)
+
+    def has_former(self, cluster: str) -> bool:
+        """True if a former authority or a former token key is still trusted."""
+        return any(map(has_former, self._all(cluster)))
+
+    def refuses_former_tokens(self, cluster: str) -> bool:
+        """True after a finished rotation, also for tokens from before the cluster had keys of its own."""
+        keys = self._read(cluster, SERVICE_ACCOUNT)
+        return bool(keys) and generation_of(keys) > 1 and not has_former(keys)
+
+    async def rotate(self, cluster: str, generation: int) -> None:
+        """Replaces keys of an older generation. What the replaced ones have signed stays valid. Keys that do not exist
+        are created on first use.
+        """
+        for name in (CA, SERVICE_ACCOUNT):
+            while (keys := self._read(cluster, name)) and generation_of(keys) < generation:
+                await self._write(cluster, name, rotated_keys(name, keys, generation, self._clock.now()))
+
+    async def drop_former(self, cluster: str) -> None:
+        """Ends the validity of what former keys have signed."""
+        for name in (CA, SERVICE_ACCOUNT):
+            while has_former(keys := self._read(cluster, name)):
+                await self._write(cluster, name, without_former(keys))
+
+    def _all(self, cluster: str) -> list[Keys]:
+        return [keys for name in (CA, SERVICE_ACCOUNT) if (keys := self._read(cluster, name))]
+
     # --- storage ---
 
-    def _read(self, cluster: str, name: str) -> list[Object]:
+    def _entry(self, cluster: str, name: str) -> CachedObject | None:
+        table = self._resource_cache.tables.get(cluster)
+        return table.entries.get(f"/{name}") if table is not None else None
+
+    def _read(self, cluster: str, name: str) -> Keys:
         keys = self._loaded.get((cluster, name))
         if keys is None:
-            table = self._resource_cache.tables.get(cluster)
-            entry = table.entries.get(f"/{name}") if table is not None else None
+            entry = self._entry(cluster, name)
             keys = [] if entry is None else self._decrypt(_store_key(cluster, name), entry.object())
             if len(self._loaded) >= MAX_LOADED:
                 self._loaded.clear()
@@ -125,7 +187,7 @@ class ClusterKeys:
             self._loaded[cluster, name] = keys
         return keys
 
-    def _decrypt(self, key: str, obj: Object) -> list[Object]:
+    def _decrypt(self, key: str, obj: Object) -> Keys:
         """Keys that cannot be decrypted count as missing: the data directory was restored without its own keys."""
         try:
             plain = self._key_ring.decrypt(key, base64.b64decode(obj["encrypted"]))
@@ -139,14 +201,13 @@ class ClusterKeys:
             return
         async with self._locks.setdefault((cluster, name), asyncio.Lock()):
             while not self._read(cluster, name):
-                await self._write(cluster, name, [_new_ca(self._clock.now()) if name == CA else _new_signing_key()])
+                await self._write(cluster, name, new_keys(name, self._generation(cluster), self._clock.now()))
         self._locks.pop((cluster, name), None)
 
-    async def _write(self, cluster: str, name: str, keys: list[Object]) -> None:
+    async def _write(self, cluster: str, name: str, keys: Keys) -> None:
         """Returns when the cache has the keys, or those of another server that was faster."""
         key = _store_key(cluster, name)
-        table = self._resource_cache.tables.get(cluster)
-        entry = table.entries.get(f"/{name}") if table is not None else None
+        entry = self._entry(cluster, name)
         metadata = {"name": name, "uid": str(uuid.uuid4()), "creationTimestamp": rfc3339(self._clock.now())}
         try:
             revision = await self._store.put(
@@ -156,7 +217,7 @@ class ClusterKeys:
             revision = conflict.current_revision
         await self._cache.wait_for_revision(revision)
 
-    def _stored_value(self, key: str, metadata: Object, keys: list[Object]) -> bytes:
+    def _stored_value(self, key: str, metadata: Object, keys: Keys) -> bytes:
         encrypted = base64.b64encode(self._key_ring.encrypt(key, orjson.dumps(keys))).decode()
         return encode({**_TYPE_META, "metadata": metadata, "encrypted": encrypted})
 
@@ -207,16 +268,3 @@ def load_key_encryption_key(directory: Path) -> KeyRing:
 
 def _store_key(cluster: str, name: str) -> str:
     return f"{KEYS_RESOURCE}/{cluster}//{name}"
-
-
-def _new_ca(now: float) -> Object:
-    from shoal.apiserver.pki.sign import new_ca  # noqa: PLC0415
-
-    certificate, key = new_ca(now, now + CA_LIFETIME)
-    return {"certificate": certificate.decode(), "key": key.decode()}
-
-
-def _new_signing_key() -> Object:
-    from shoal.apiserver.authn.es256 import generate_secret  # noqa: PLC0415
-
-    return {"key": base64.b64encode(generate_secret()).decode()}

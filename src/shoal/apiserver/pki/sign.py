@@ -76,6 +76,25 @@ class CertificateSigner:
         covered_names = [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
         return covered_names, certificate.not_valid_after_utc.timestamp()
 
+    def cross_sign(self, certificate: bytes, now: float) -> bytes:
+        """Returns a certificate of this CA for the subject and the key of the CA that replaces it. Sent with a leaf of
+        that CA, it lets clients verify the leaf that trust only this CA. Raises ValueError if this CA allows no other
+        below it.
+        """
+        other = x509.load_pem_x509_certificate(certificate)
+        path_length = self._ca.extensions.get_extension_for_class(x509.BasicConstraints).value.path_length
+        if path_length is not None and path_length < 1:
+            raise ValueError("its path length allows no other certificate authority below it")
+        end = min(self.not_after, other.not_valid_after_utc.timestamp())
+        cross = (
+            _builder(other.subject, self._ca.subject, other.public_key(), now, end)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_key_usage(signs_certificates=True), critical=True)
+            .add_extension(self._key_identifier(), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        return cross.public_bytes(serialization.Encoding.PEM)
+
     def sign_csr(self, request: bytes, uri: str, usages: Sequence[str], now: float, end: float) -> bytes:
         """Returns a certificate for the key and names of a PKCS #10 request. Raises ValueError for an unsound request.
 
@@ -109,22 +128,24 @@ class CertificateSigner:
         now: float,
         end: float,
     ) -> bytes:
-        ca_key_id = self._ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         usage = _key_usage(signs_certificates=False, encrypts_keys="key encipherment" in usages)
         extended = x509.ExtendedKeyUsage(
             [_EXTENDED_KEY_USAGES[each] for each in usages if each in _EXTENDED_KEY_USAGES]
         )
-        issuer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(ca_key_id)
         builder = (
             _builder(subject, self._ca.subject, key, now, end)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(usage, critical=True)
             .add_extension(extended, critical=False)
-            .add_extension(issuer, critical=False)
+            .add_extension(self._key_identifier(), critical=False)
         )
         if alternatives:
             builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    def _key_identifier(self) -> x509.AuthorityKeyIdentifier:
+        key_id = self._ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(key_id)
 
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -58,11 +58,17 @@ class APIAddress:
 
 class BootstrapObjects:
     def __init__(
-        self, cluster: Callable[[str], LogicalCluster | None], root_ca: Callable[[str], str], address: APIAddress
+        self,
+        cluster: Callable[[str], LogicalCluster | None],
+        root_ca: Callable[[str], str],
+        root_ca_revision: Callable[[str], int],
+        address: APIAddress,
     ) -> None:
-        """`root_ca` returns the certificates, as PEM, that programs in a cluster trust; empty if it has none yet."""
+        """`root_ca` returns the certificates, as PEM, that programs in a cluster trust; empty if it has none yet.
+        `root_ca_revision` returns the revision at which they were rotated, or 0.
+        """
         self._cluster = cluster
-        self._root_ca = root_ca
+        self._root_ca, self._root_ca_revision = root_ca, root_ca_revision
         self._address = address
 
     def __call__(self, kind: str, cluster: str) -> list[CachedObject] | None:
@@ -80,8 +86,12 @@ class BootstrapObjects:
             return []
         if kind == CONFIG_MAPS and not self._root_ca(cluster):
             return None
-        # With an address of its own they have changed since the cluster began.
-        revision = owner.revision if kind in ADDRESS_RESOURCES and owner.endpoint is not None else FIRST_REVISION
+        revision = FIRST_REVISION
+        if kind in ADDRESS_RESOURCES and owner.endpoint is not None:
+            # With an address of its own they have changed since the cluster began.
+            revision = owner.revision
+        elif kind == CONFIG_MAPS:
+            revision = self._root_ca_revision(cluster) or FIRST_REVISION
         return [_cached_object(kind, obj, owner, revision) for obj in objects]
 
     def _in_cluster_objects(self, kind: str, cluster: str, owner: LogicalCluster | None) -> list[Object]:

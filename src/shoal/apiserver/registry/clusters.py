@@ -18,6 +18,7 @@ from shoal.apiserver.registry.negotiated import NEGOTIATED_RESOURCES, resource_f
 from shoal.apiserver.registry.registry import Registry, Resource
 from shoal.apiserver.request.info import ROOT
 from shoal.kinds.fleet.endpoint import Endpoint, endpoint_of
+from shoal.kinds.fleet.keys import keys_in_force, requested_keys
 from shoal.kinds.fleet.logicalcluster import GROUP, PLURAL, restored_revision, token_keys
 from shoal.kinds.versions import NEWEST_MINOR, minor_of
 from shoal.kinds.workload import workloadcluster
@@ -46,6 +47,10 @@ class LogicalCluster:
     """Public keys of the servers the cluster was on before."""
     endpoint: Endpoint | None = None
     """Its own address."""
+    keys_generation: int = 1
+    """The generation that its keys have or get."""
+    refuses_former_keys: bool = False
+    """Whether tokens from before its current keys are refused."""
 
 
 ProfileVersion = tuple[str, int]
@@ -200,4 +205,6 @@ def _cluster_of(entry: CachedObject) -> LogicalCluster:
         oldest_revision=above + 1 if (above := restored_revision(obj)) else 0,
         token_keys=token_keys(obj),
         endpoint=endpoint_of(obj),
+        keys_generation=requested_keys(obj).generation,
+        refuses_former_keys=not keys_in_force(obj).trust_former,
     )

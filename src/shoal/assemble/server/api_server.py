@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
-import uuid
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,10 +27,9 @@ from shoal.apiserver.authz.role_cache import CachedRoleGetter
 from shoal.apiserver.authz.syncer import SyncerAuthorizer
 from shoal.apiserver.authz.syncer_graph import CachedSyncerGraph
 from shoal.apiserver.authz.worker import CachedWorkerGraph, WorkerAuthorizer
-from shoal.apiserver.cache.cacher import WatchCache, store_key
+from shoal.apiserver.cache.cacher import WatchCache
 from shoal.apiserver.cache.compaction import HistoryCompactor, HistoryWindow
 from shoal.apiserver.cache.readiness import StoreReadiness
-from shoal.apiserver.cache.storage_form import encode
 from shoal.apiserver.chain import HandlerChain
 from shoal.apiserver.cluster_addresses import ClusterAddresses
 from shoal.apiserver.endpoints.discovery import DiscoveryHandler
@@ -46,11 +43,12 @@ from shoal.apiserver.inprocess import InProcessTransport, Pipe
 from shoal.apiserver.metrics.requests import APIServerMetrics
 from shoal.apiserver.metrics.storage import InstrumentedStore, StateMetrics
 from shoal.apiserver.pki.ca import SERVER_NAME, CertificateAuthority, client_ca_bundle, server_tls_context
-from shoal.apiserver.pki.cluster_keys import CA, ClusterKeys, load_key_encryption_key
+from shoal.apiserver.pki.cluster_keys import ClusterKeys, load_key_encryption_key
 from shoal.apiserver.pki.former_ca import FORMER_SERVING, former_token_keys
+from shoal.apiserver.pki.key_rotation import CA
 from shoal.apiserver.pki.reload import ServingCertReloader
 from shoal.apiserver.registry import builtins
-from shoal.apiserver.registry.bootstrap import APIAddress, BootstrapObjects
+from shoal.apiserver.registry.bootstrap import CONFIG_MAPS, APIAddress, BootstrapObjects
 from shoal.apiserver.registry.clusters import LogicalCluster, LogicalClusters
 from shoal.apiserver.registry.crds import CRDResources
 from shoal.apiserver.registry.policy_source import PolicySource
@@ -61,14 +59,15 @@ from shoal.apiserver.webhooks import metrics as webhook_metrics
 from shoal.apiserver.webhooks.client import HTTPTransport
 from shoal.apiserver.webhooks.source import WebhookSource
 from shoal.assemble.server.dispatcher import make_dispatcher
+from shoal.assemble.server.initial_state import ensure_root_cluster, load_cache
 from shoal.assemble.server.routes import RouteFactory, no_routes
 from shoal.assemble.telemetry.process_metrics import render_process_metrics
 from shoal.client.tls import client_context
 from shoal.client.transport import RESTConfig
-from shoal.clock import Clock, SystemClock, rfc3339
+from shoal.clock import Clock, SystemClock
 from shoal.kinds.clusterapi import embedded
-from shoal.kinds.fleet import infrav1, logicalcluster, worker_join
-from shoal.store.interface import CompareFailed, Store
+from shoal.kinds.fleet import infrav1, worker_join
+from shoal.store.interface import Store
 
 MASTERS_GROUPS = ("system:masters",)
 POLL_SECONDS = 0.01
@@ -181,6 +180,10 @@ class ApiServer:
             )
 
         def on_keys_changed(cluster: str, name: str) -> None:
+            if name == CA:
+                core.cache.refresh_bootstrap(CONFIG_MAPS, cluster)
+            else:
+                core.authenticator.forget_tokens(cluster)
             if (cluster, name) == (ROOT, CA):
                 http.set_ssl_context(new_tls_context())
 
@@ -247,17 +250,28 @@ async def make_components(
     def get_logical_cluster(name: str) -> LogicalCluster | None:
         return clusters.get(name)
 
-    cache = WatchCache(BootstrapObjects(get_logical_cluster, lambda name: keys.root_ca(name), address))
+    def keys_generation(name: str) -> int:
+        cluster = clusters.get(name)
+        return cluster.keys_generation if cluster is not None else 1
+
+    cache = WatchCache(
+        BootstrapObjects(
+            get_logical_cluster, lambda name: keys.root_ca(name), lambda name: keys.root_ca_revision(name), address
+        )
+    )
     server_ca = (settings.directory / "ca.crt").read_text()
-    keys = ClusterKeys(store, cache, load_key_encryption_key(settings.directory), server_ca, clock)
+    key_ring = load_key_encryption_key(settings.directory)
+    keys = ClusterKeys(store, cache, key_ring, server_ca, clock, keys_generation)
     definitions = CRDResources()
     clusters = LogicalClusters(cache, builtins.profile_resources, definitions)
-    await _load_cache(store, cache)
-    await _ensure_root_cluster(store, cache, clock, settings.root_profile)
+    await load_cache(store, cache)
+    await ensure_root_cluster(store, cache, clock, settings.root_profile)
     shared_token_keys = former_token_keys(settings.directory)
 
     def former_keys(name: str) -> tuple[str, ...]:
         cluster = clusters.get(name)
+        if keys.refuses_former_tokens(name) or (cluster is not None and cluster.refuses_former_keys):
+            return ()
         return (*shared_token_keys, *(cluster.token_keys if cluster is not None else ()))
 
     def issuer(name: str) -> str:
@@ -341,37 +355,6 @@ def _random_uid() -> str:
     digits = f"{_RANDOM.getrandbits(128):032x}"
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
-
-
-async def _load_cache(store: Store, cache: WatchCache) -> None:
-    """Loads the oldest state of the history, then the history itself, so that watches resume where they were cut."""
-    oldest = store.compacted_revision
-    items, _ = await store.range("", revision=oldest)
-    cache.load(iter(items), oldest)
-    store.watch(oldest, cache.apply, cache.advance)
-    # Others may write meanwhile. From the moment both revisions are equal the watch is live, and neither runs ahead.
-    while cache.revision < store.revision:
-        caught_up = asyncio.ensure_future(cache.wait_for_revision(store.revision))
-        futures: list[asyncio.Future[Any]] = [caught_up, store.failure]
-        await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
-        if store.failure.done():
-            caught_up.cancel()
-            raise store.failure.result()
-
-
-async def _ensure_root_cluster(store: Store, cache: WatchCache, clock: Clock, profile: str) -> None:
-    """Root exists from the first start on. A profile requested later replaces its own."""
-    kind = cache.resource_cache(logicalcluster.GROUP, logicalcluster.PLURAL)
-    entry = kind.get(ROOT, "", ROOT)
-    key = store_key(kind.key, ROOT, "", ROOT)
-    if entry is None:
-        obj = logicalcluster.root_logical_cluster(rfc3339(clock.now()), str(uuid.uuid4()), profile or "hub")
-        with suppress(CompareFailed):  # another server of the store was faster
-            await store.put(key, encode(obj), 0)
-    elif profile and entry.object()["spec"].get("profile") != profile:
-        obj = entry.object()
-        obj["spec"]["profile"] = profile
-        await store.put(key, encode(obj), entry.revision)
 
 
 def _watchers(cache: WatchCache) -> float:

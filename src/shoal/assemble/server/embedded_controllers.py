@@ -26,6 +26,7 @@ from shoal.controlplane.csrsigning.controller import new_csr_signing_controller
 from shoal.controlplane.eventttl.controller import EventTTLController
 from shoal.controlplane.flowschemas.controller import new_flow_schema_controller
 from shoal.controlplane.garbagecollector.controller import new_garbage_collector
+from shoal.controlplane.keyrotation.controller import RotatableKeys, new_key_rotation_controller
 from shoal.controlplane.logicalclusters.controller import new_logical_cluster_controller
 from shoal.controlplane.namespaces.controller import new_namespace_controller
 from shoal.controlplane.node_controllers import new_node_controllers
@@ -74,6 +75,11 @@ def new_controllers(client: Client, clock: Clock, keys: ClusterKeys, url: str) -
         new_cluster_role_aggregation_controller(client.as_controller("clusterrole-aggregation-controller"), clock),
         new_flow_schema_controller(client.as_controller("flowschema-controller"), clock),
         new_csr_signing_controller(client.as_controller("certificate-controller"), clock, keys.sign_request),
+        new_key_rotation_controller(
+            client.as_controller("key-rotation"),
+            clock,
+            RotatableKeys(keys.generation, keys.has_former, keys.rotate, keys.drop_former),
+        ),
         EventTTLController(client.as_controller("event-ttl-controller"), clock),
         ResourceQuotaController(client.as_controller("resourcequota-controller"), clock),
         *new_workload_controllers(client, clock),

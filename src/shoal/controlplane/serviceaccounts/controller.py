@@ -1,12 +1,13 @@
 """Ensures the ServiceAccount `default` and the root CA ConfigMap in every namespace, and completes token Secrets.
 
 Bootstrap namespaces have theirs from the start. The wildcard cluster shows only written objects, so an untouched
-cluster is never reconciled. The root CA is for pods: clusters of profile `cluster` have it, hubs do not.
+cluster is never reconciled. The root CA is for pods: clusters of profile `cluster` have it, hubs do not. What is made
+of a cluster's keys follows their rotation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from shoal.client.reflector import Key, key_of
@@ -27,6 +28,7 @@ from shoal.kinds.core.serviceaccount import (
     default_service_account,
     root_ca_config_map,
 )
+from shoal.kinds.fleet.keys import keys_in_force
 from shoal.kinds.fleet.logicalcluster import GROUP, PLURAL, VERSION
 from shoal.objects.errors import AlreadyExists, NotFound
 from shoal.runtime.controller import Controller
@@ -41,6 +43,9 @@ SECRETS = GroupVersionResource("", "v1", "secrets")
 LOGICAL_CLUSTERS = GroupVersionResource(GROUP, VERSION, PLURAL, namespaced=False)
 MAX_TOKEN_SECONDS = 1 << 32
 """Seconds: the maximum lifetime of a token. Such a token is revoked by deleting its Secret."""
+ROOT = "root"
+ROOT_CHECK_SECONDS = 60.0
+"""How often the root CA of root is compared: it has the server's own authority, whose replacement no object shows."""
 
 
 RootCA = Callable[[str], Awaitable[str]]
@@ -62,9 +67,13 @@ class ServiceAccountReconciler:
         self.controller: Controller[Key] = Controller("serviceaccounts", clock, self.reconcile)
         wildcard = client.in_cluster("*")
         self.controller.watch(Informer(wildcard, NAMESPACES, clock), self._on_namespace)
-        for gvr, name in ((SERVICE_ACCOUNTS, DEFAULT_SERVICE_ACCOUNT), (CONFIG_MAPS, ROOT_CA_CONFIG_MAP)):
-            informer = Informer(wildcard, gvr, clock, fields=f"metadata.name={name}")
+        accounts = Informer(wildcard, SERVICE_ACCOUNTS, clock, fields=f"metadata.name={DEFAULT_SERVICE_ACCOUNT}")
+        self._config_maps = Informer(
+            wildcard, CONFIG_MAPS, clock, fields=f"metadata.name={ROOT_CA_CONFIG_MAP}", indexers=(by_cluster,)
+        )
+        for informer in (accounts, self._config_maps):
             self.controller.watch(informer, self._on_managed_object)
+        self.controller.watch(Informer(client, LOGICAL_CLUSTERS, clock), self._on_logical_cluster)
 
     def _on_namespace(self, key: Key, old: Object | None, new: Object | None) -> None:
         if new is not None and is_active(new):
@@ -74,18 +83,25 @@ class ServiceAccountReconciler:
         if new is None or new["metadata"]["name"] == ROOT_CA_CONFIG_MAP:
             self.controller.queue.add((key[0], "", key[1]))
 
-    async def reconcile(self, key: Key) -> None:
+    def _on_logical_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if has_rotated(old, new):
+            for config_map in self._config_maps.by_index(by_cluster, key[2]):
+                self.controller.queue.add((key[2], "", config_map["metadata"]["namespace"]))
+
+    async def reconcile(self, key: Key) -> float | None:
         cluster, _, name = key
         client = self._client.in_cluster(cluster)
         try:
             if not is_active(await client.get(NAMESPACES, name)):
-                return
+                return None
             await self._ensure_account(client, name)
-            logical_cluster = await self._client.in_cluster("root").get(LOGICAL_CLUSTERS, cluster)
+            logical_cluster = await self._client.in_cluster(ROOT).get(LOGICAL_CLUSTERS, cluster)
         except NotFound:
-            return  # the namespace or its cluster was deleted
-        if (logical_cluster.get("spec") or {}).get("profile") == "cluster":
-            await self._ensure_root_ca(client, name, await self._root_ca(cluster))
+            return None  # the namespace or its cluster was deleted
+        if (logical_cluster.get("spec") or {}).get("profile") != "cluster":
+            return None
+        await self._ensure_root_ca(client, name, await self._root_ca(cluster))
+        return ROOT_CHECK_SECONDS if cluster == ROOT else None
 
     async def _ensure_account(self, client: Client, namespace: str) -> None:
         try:
@@ -110,9 +126,12 @@ class TokenSecretReconciler:
         self._client, self._root_ca = client, root_ca
         self.controller: Controller[Key] = Controller("serviceaccount-tokens", clock, self.reconcile)
         wildcard = client.in_cluster("*")
-        self._secrets = Informer(wildcard, SECRETS, clock, fields=f"type={TOKEN_TYPE}", indexers=(by_account,))
+        self._secrets = Informer(
+            wildcard, SECRETS, clock, fields=f"type={TOKEN_TYPE}", indexers=(by_account, by_cluster)
+        )
         self.controller.watch(self._secrets, self._on_secret)
         self.controller.watch(Informer(wildcard, SERVICE_ACCOUNTS, clock), self._on_account)
+        self.controller.watch(Informer(client, LOGICAL_CLUSTERS, clock), self._on_logical_cluster)
 
     def _on_secret(self, key: Key, old: Object | None, new: Object | None) -> None:
         if new is not None:
@@ -123,23 +142,31 @@ class TokenSecretReconciler:
             for secret in self._secrets.by_index(by_account, key):
                 self.controller.queue.add(key_of(secret))
 
-    async def reconcile(self, key: Key) -> None:
+    def _on_logical_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if has_rotated(old, new):
+            for secret in self._secrets.by_index(by_cluster, key[2]):
+                self.controller.queue.add(key_of(secret))
+
+    async def reconcile(self, key: Key) -> float | None:
         cluster, namespace, name = key
         client = self._client.in_cluster(cluster)
         try:
             secret = await client.get(SECRETS, name, namespace)
+            logical_cluster = await self._client.in_cluster(ROOT).get(LOGICAL_CLUSTERS, cluster)
         except NotFound:
-            return
+            return None
         if secret.get("type") != TOKEN_TYPE or "deletionTimestamp" in secret["metadata"]:
-            return
+            return None
         owner = await self._get_account(client, secret)
         if owner is None or is_orphaned(secret, owner):
             await client.delete(SECRETS, name, namespace, uid=secret["metadata"]["uid"])
-            return
-        token = await self._request_token(client, secret, owner) if needs_token(secret) else ""
-        patch = token_secret_patch(secret, owner, await self._root_ca(cluster), token)
+            return None
+        generation = keys_in_force(logical_cluster).generation
+        token = await self._request_token(client, secret, owner) if needs_token(secret, generation) else ""
+        patch = token_secret_patch(secret, owner, await self._root_ca(cluster), token, generation)
         if patch is not None:
             await client.merge_patch(SECRETS, name, patch, namespace)
+        return ROOT_CHECK_SECONDS if cluster == ROOT else None
 
     async def _get_account(self, client: Client, secret: Object) -> Object | None:
         try:
@@ -162,6 +189,18 @@ class TokenSecretReconciler:
 def by_account(key: Key, secret: Object) -> tuple[Key]:
     """Index of token Secrets by service account."""
     return ((key[0], key[1], account_of(secret)),)
+
+
+def by_cluster(key: Key, obj: Object) -> Iterable[str]:
+    """Index by logical cluster."""
+    return (key[0],)
+
+
+def has_rotated(old: Object | None, new: Object | None) -> bool:
+    """Whether the keys of a LogicalCluster have changed. An unknown former state counts as one that was never
+    rotated.
+    """
+    return new is not None and keys_in_force(new) != keys_in_force(old or {})
 
 
 async def _create_if_absent(client: Client, gvr: GroupVersionResource, obj: Object, namespace: str) -> None:

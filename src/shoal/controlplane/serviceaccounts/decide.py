@@ -6,6 +6,7 @@ import base64
 from typing import Any
 
 from shoal.kinds.core.serviceaccount import ROOT_CA_ANNOTATIONS
+from shoal.kinds.fleet.keys import GENERATION_ANNOTATION, generation_from_annotation
 
 Object = dict[str, Any]
 
@@ -44,12 +45,15 @@ def is_orphaned(secret: Object, owner: Object | None) -> bool:
     return owner is None or bool(uid and uid != owner["metadata"]["uid"])
 
 
-def needs_token(secret: Object) -> bool:
-    return not (secret.get("data") or {}).get("token")
+def needs_token(secret: Object, generation: int) -> bool:
+    """`generation` is that of the cluster's keys. A token of older keys is replaced before they are dropped."""
+    return not (secret.get("data") or {}).get("token") or generation_from_annotation(secret) < generation
 
 
-def token_secret_patch(secret: Object, owner: Object, ca_cert: str, token: str) -> Object | None:
-    """Returns the patch that completes the Secret, with a token if it has none; None if it is complete."""
+def token_secret_patch(secret: Object, owner: Object, ca_cert: str, token: str, generation: int) -> Object | None:
+    """Returns the patch that completes the Secret, with a token of that generation of keys if it needs one; None if it
+    is complete.
+    """
     metadata, data = secret["metadata"], secret.get("data") or {}
     desired = {"ca.crt": _base64(ca_cert), "namespace": _base64(metadata["namespace"])}
     if token:
@@ -57,8 +61,11 @@ def token_secret_patch(secret: Object, owner: Object, ca_cert: str, token: str) 
     uid = owner["metadata"]["uid"]
     if desired.items() <= data.items() and (metadata.get("annotations") or {}).get(ACCOUNT_UID) == uid:
         return None
+    annotations = {ACCOUNT_UID: uid}
+    if token and generation > 1:
+        annotations[GENERATION_ANNOTATION] = str(generation)
     return {
-        "metadata": {"resourceVersion": metadata["resourceVersion"], "annotations": {ACCOUNT_UID: uid}},
+        "metadata": {"resourceVersion": metadata["resourceVersion"], "annotations": annotations},
         "data": desired,
     }
 

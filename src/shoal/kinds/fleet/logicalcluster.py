@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from shoal.kinds.fleet.keys import validate_keys
 from shoal.kinds.strategy import CUSTOM_STRATEGY, Strategy
 from shoal.kinds.versions import validate_logical_cluster
+from shoal.objects.errors import Cause
 
 Object = dict[str, Any]
 
@@ -64,11 +66,15 @@ def prepare_delete(obj: Object, now: str) -> None:
     obj.setdefault("status", {})["phase"] = "Terminating"
 
 
+def validate(obj: Object, old: Object | None) -> list[Cause]:
+    return [*validate_logical_cluster(obj, old), *validate_keys(obj, old)]
+
+
 STRATEGIES: dict[tuple[str, str], Strategy] = {
     (GROUP, PLURAL): replace(
         CUSTOM_STRATEGY,
         prepare_for_create=prepare_create,
         prepare_for_delete=prepare_delete,
-        validate=validate_logical_cluster,
+        validate=validate,
     ),
 }

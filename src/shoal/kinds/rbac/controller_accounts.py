@@ -152,6 +152,10 @@ ACCOUNT_RULES: dict[str, Rules] = {
         rule("infrastructure.cluster.x-k8s.io bootstrap.cluster.x-k8s.io", "*", "get list create update patch delete"),
         rule("storage.k8s.io", "volumeattachments", "get list"),
     ],
+    "key-rotation": [
+        rule("core.shoal.dev", "logicalclusters", "get list"),
+        rule("core.shoal.dev", "logicalclusters/status", "update"),
+    ],
     "kind-provider": [
         EVENTS,
         rule("core", "secrets", "get list create update patch delete"),
@@ -203,6 +207,7 @@ ACCOUNT_RULES: dict[str, Rules] = {
         rule("core", "secrets", "get list update patch delete"),
         rule("core", "serviceaccounts", "get"),
         rule("core", "serviceaccounts/token", "create"),
+        rule("core.shoal.dev", "logicalclusters", "get"),
     ],
     "worker-agent": [
         rule("core", "configmaps namespaces secrets", "get list watch create update patch delete"),

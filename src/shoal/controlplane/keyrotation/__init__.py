@@ -1,0 +1,1 @@
+"""Rotates the keys of logical clusters."""
