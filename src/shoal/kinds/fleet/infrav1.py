@@ -12,6 +12,7 @@ from typing import Any
 
 from shoal.kinds.clusterapi import machine_sizes
 from shoal.kinds.fleet import nodepools
+from shoal.kinds.fleet.keys import validate_keys
 from shoal.kinds.strategy import CUSTOM_STRATEGY, Strategy
 from shoal.kinds.versions import validate_hosted_version
 from shoal.objects.conditions import get_condition
@@ -221,7 +222,7 @@ def validate_managed_cluster(obj: Object, old: Object | None) -> list[Cause]:
     entries = enumerate(spec_of(obj).get("access") or ())
     nobody = [index for index, entry in entries if not entry.get("users") and not entry.get("groups")]
     causes = [required_value(f"spec.access[{index}]", "at least one user or group is required") for index in nobody]
-    return [*validate_hosted_version(obj, old), *causes]
+    return [*validate_hosted_version(obj, old), *validate_keys(obj, old), *causes]
 
 
 def requested_machines(managed: Object) -> list[tuple[machine_sizes.MachineSize, int]]:

@@ -15,6 +15,7 @@ from shoal.fleet.worker.hosting.upgrade import TargetVersions
 from shoal.kinds.clusterapi import machine_sizes
 from shoal.kinds.fleet import infrav1, nodepools
 from shoal.kinds.fleet.endpoint import endpoint_from_annotation, endpoint_object
+from shoal.kinds.fleet.keys import keys_object, requested_keys
 from shoal.kinds.fleet.nodepools import ClusterNodePool
 
 Object = dict[str, Any]
@@ -72,6 +73,8 @@ def _embedded_cluster(copy: Object, version: str) -> Object:
     endpoint = endpoint_from_annotation(copy)
     if endpoint is not None:
         spec["endpoint"] = endpoint_object(endpoint)
+    if "keys" in infrav1.spec_of(copy):
+        spec["keys"] = keys_object(requested_keys(copy))
     metadata = {"name": copy["metadata"]["name"]}
     return {"apiVersion": infrav1.API_VERSION, "kind": "EmbeddedCluster", "metadata": metadata, "spec": spec}
 

@@ -13,6 +13,7 @@ from typing import Any
 from shoal.fleet.worker.hosting.upgrade import is_control_plane_provisioned, running_version, target_versions
 from shoal.fleet.worker.settings import WorkerSettings
 from shoal.kinds.fleet import infrav1, nodepools
+from shoal.kinds.fleet.keys import has_keys_fields, keys_in_force, with_keys_status
 from shoal.objects.conditions import get_condition, set_condition
 
 Object = dict[str, Any]
@@ -62,6 +63,9 @@ def cluster_status(managed: Object, state: HostedState, worker: WorkerSettings, 
     kubeconfig_hash = infrav1.kubeconfig_hash(state.kubeconfig)
     version = running_version(state.control_plane) or worker.version
     updated = _merge_status(updated, {"version": version, "kubeconfigHash": kubeconfig_hash})
+    if has_keys_fields(managed):
+        in_force = keys_in_force(state.control_plane or {})
+        updated = with_keys_status(updated, in_force, now, managed["metadata"].get("generation"))
     if upgraded_fields[1] == infrav1.VERSION_REFUSED:
         return _status_with_phase(
             _merge_status(updated, {"errors": infrav1.append_error(updated, *upgraded_fields[1:], now)})

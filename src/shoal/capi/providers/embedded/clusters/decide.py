@@ -39,6 +39,14 @@ from shoal.kinds.clusterapi.embedded import (
     new_logical_cluster,
 )
 from shoal.kinds.fleet.endpoint import endpoint_object, endpoint_of, parse_endpoint, wants_port
+from shoal.kinds.fleet.keys import (
+    GENERATION_ANNOTATION,
+    generation_from_annotation,
+    has_keys_fields,
+    keys_in_force,
+    keys_object,
+    requested_keys,
+)
 from shoal.kinds.versions import version_error
 from shoal.objects.duration import parse_time
 
@@ -123,10 +131,13 @@ def decide(snapshot: EmbeddedClusterSnapshot, server: HostingServer, now: str) -
     if snapshot.logical_cluster is None:
         namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
         host = new_logical_cluster(namespace, name, obj["metadata"]["uid"], version)
+        if "keys" in (obj.get("spec") or {}):
+            host["spec"]["keys"] = keys_object(requested_keys(obj))
         return EmbeddedClusterDecision(patch=patch, create_logical_cluster=host)
     upgrade = None
     if version and current != version:
         upgrade = {"spec": {"version": version}}
+    upgrade = upgrade or _keys_patch(snapshot)
     with_address = _logical_cluster_status(obj, snapshot.logical_cluster) if upgrade is None else None
     if snapshot.account is None:
         return EmbeddedClusterDecision(
@@ -138,7 +149,7 @@ def decide(snapshot: EmbeddedClusterSnapshot, server: HostingServer, now: str) -
         )
     token = snapshot.token or _kubeconfig_token(snapshot.kubeconfig)
     renew_after = _seconds_until_renewal(token, snapshot.account["metadata"]["uid"], parse_time(now) or 0.0)
-    if renew_after <= 0 and not snapshot.token:
+    if (renew_after <= 0 or not _has_current_token(snapshot)) and not snapshot.token:
         return EmbeddedClusterDecision(patch=patch, patch_logical_cluster=upgrade, request_token=True)
     return EmbeddedClusterDecision(
         patch=patch,
@@ -146,7 +157,7 @@ def decide(snapshot: EmbeddedClusterSnapshot, server: HostingServer, now: str) -
         logical_cluster_status=with_address,
         kubeconfig=_kubeconfig(snapshot, snapshot.cluster, server, token),
         renew_after=max(renew_after, MIN_RENEWAL_SECONDS),
-        status=_provisioned_status(obj, version, now),
+        status=_provisioned_status(obj, version, snapshot.logical_cluster, now),
     )
 
 
@@ -203,6 +214,36 @@ def _logical_cluster_status(obj: Object, logical: Object) -> Object | None:
     return {**logical, "status": status}
 
 
+def _keys_patch(snapshot: EmbeddedClusterSnapshot) -> Object | None:
+    """The patch with which the LogicalCluster rotates its keys as the EmbeddedCluster asks; None if it does already.
+
+    Former keys are refused only after the kubeconfig has a token of the new ones.
+    """
+    obj, logical = snapshot.infrastructure, snapshot.logical_cluster
+    if logical is None or "keys" not in (obj.get("spec") or {}):
+        return None
+    wanted, current = requested_keys(obj), requested_keys(logical)
+    is_token_current = _has_current_token(snapshot) and keys_in_force(logical).generation >= current.generation
+    if wanted.generation > current.generation > 1 and current.trust_former:
+        # The rotation before that one is finished first.
+        target = current._replace(trust_former=not is_token_current)
+    elif wanted.generation > current.generation:
+        target = wanted._replace(trust_former=True)
+    elif wanted.generation == current.generation and current.trust_former:
+        target = wanted._replace(trust_former=wanted.trust_former or not is_token_current)
+    else:
+        return None
+    return {"spec": {"keys": keys_object(target)}} if target != current else None
+
+
+def _has_current_token(snapshot: EmbeddedClusterSnapshot) -> bool:
+    """Whether the token in the kubeconfig was issued under the keys that are in force."""
+    secret, logical = snapshot.kubeconfig, snapshot.logical_cluster
+    if secret is None or logical is None:
+        return False
+    return generation_from_annotation(secret) >= keys_in_force(logical).generation
+
+
 def _patch(obj: Object, server: HostingServer) -> Object | None:
     patch = claim_patch(obj, finalizer=CLUSTER_FINALIZER)
     parts = urlsplit(server.url)
@@ -244,8 +285,13 @@ def _kubeconfig(snapshot: EmbeddedClusterSnapshot, cluster: Object, server: Host
     text = kubeconfig(name, url, base64.b64encode(server.ca_pem.encode()).decode(), token)
     data = {KUBECONFIG_KEY: base64.b64encode(text.encode()).decode()}
     existing = snapshot.kubeconfig
+    generation = keys_in_force(snapshot.logical_cluster or {}).generation
+    annotations = {GENERATION_ANNOTATION: str(generation)} if snapshot.token and generation > 1 else {}
     if existing is not None:
-        return None if existing.get("data") == data else {**existing, "data": data}
+        if existing.get("data") == data and annotations.items() <= annotations_of(existing).items():
+            return None
+        kept = {**existing["metadata"], "annotations": {**annotations_of(existing), **annotations}}
+        return {**existing, "metadata": kept if annotations else existing["metadata"], "data": data}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -253,6 +299,7 @@ def _kubeconfig(snapshot: EmbeddedClusterSnapshot, cluster: Object, server: Host
             "namespace": metadata["namespace"],
             "name": kubeconfig_secret_name(name),
             "labels": {CLUSTER_NAME: name},
+            **({"annotations": annotations} if annotations else {}),
             "ownerReferences": [owner_reference(cluster, API_VERSION, CLUSTER, controller=True)],
         },
         "type": KUBECONFIG_SECRET_TYPE,
@@ -266,13 +313,15 @@ def _waiting_status(obj: Object, now: str) -> Object | None:
     ).status
 
 
-def _provisioned_status(obj: Object, version: str, now: str) -> Object | None:
+def _provisioned_status(obj: Object, version: str, logical: Object, now: str) -> Object | None:
     hosted = logical_cluster_name(obj["metadata"]["namespace"], obj["metadata"]["name"])
     status = {
         "initialization": {"provisioned": True, "controlPlaneInitialized": True},
         "logicalCluster": hosted,
         "version": version or None,
     }
+    if has_keys_fields(logical):
+        status["keys"] = keys_object(keys_in_force(logical))
     new = with_status(obj, status, [Condition("Ready", TRUE, "Ready"), paused_condition(False, None)], now)
     return None if new is obj else new
 
