@@ -116,7 +116,13 @@ class HubPair:
         secret = await self.client.get(SECRETS, "east-kubeconfig", "default")
         text = base64.b64decode(secret["data"]["value"]).decode()
         self.token = text.partition("token: ")[2].split()[0].strip("\"'")
-        return int(status["endpoint"]["port"])
+        port = int(status["endpoint"]["port"])
+
+        async def listening() -> bool:
+            return all(hub.cluster_ports is not None and hub.cluster_ports.is_listening(port) for hub in self.hubs)
+
+        await eventually(listening)
+        return port
 
     def east(self, hub: int, token: str = "") -> Client:
         """A client of the cluster at its path of that hub."""

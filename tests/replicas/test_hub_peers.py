@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from shoal.apiserver.pki.ca import CertificateAuthority, server_tls_context
-from shoal.assemble.server.hub import StoreSettings
+from shoal.assemble.server.hub import (
+    HubWithWorkers,
+    InProcessWorkers,
+    ShoalServer,
+    ShoalServerSettings,
+    StoreSettings,
+)
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import RESTConfig
 from shoal.client.upgrade import upgrade
@@ -222,3 +228,25 @@ async def test_the_newest_of_two_tunnels_counts(pair: HubPair) -> None:
     await eventually(is_left)
     worker.close()
     await pair.until_hub("")
+
+
+async def test_a_worker_in_the_process_of_a_hub(etcd: Etcd, tmp_path: Path) -> None:
+    store, ports = StoreSettings("etcd", (etcd.endpoint,), prefix=f"/peers{next(_prefixes)}"), some_range(3)
+    first, second = (
+        ShoalServerSettings(tmp_path / host, host, 0, store=store, advertise_address=HOSTS[0], cluster_ports=ports)
+        for host in HOSTS
+    )
+    up = await HubWithWorkers.start(first, InProcessWorkers(1))
+    pair = HubPair([up.hub, await ShoalServer.start(second)])
+    try:
+        port = await pair.create_east()
+        pair.worker = up.workers[0]
+        tls = await pair.cluster_tls()
+        for hub in (0, 1):
+            await work(pair.east(hub), f"at-{hub}")
+            assert (await request(port, tls, NAMESPACES, pair.token, host=HOSTS[hub]))[0] == 200
+    finally:
+        pair.worker = None
+        pair.hubs.remove(up.hub)
+        await pair.close()
+        await up.stop()
