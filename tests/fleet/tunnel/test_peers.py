@@ -12,11 +12,11 @@ import pytest
 from shoal.client.transport import Unreachable
 from shoal.clock import FakeClock
 from shoal.fleet.tunnel import TunnelRegistry, managed_cluster_route, peer_acceptor, peers
-from shoal.fleet.tunnel.connection import PING_SECONDS
+from shoal.fleet.tunnel.connection import MAX_MISSED_PINGS
 from shoal.fleet.tunnel.frames import INITIAL_CREDIT
 from shoal.fleet.tunnel.paths import HostedPath
 from shoal.fleet.tunnel.peer_acceptor import PeerAcceptor
-from shoal.fleet.tunnel.peers import TUNNEL_PATH, PeerTunnels
+from shoal.fleet.tunnel.peers import PING_SECONDS, TUNNEL_PATH, PeerTunnels
 from shoal.fleet.tunnel.raw_connection import SocketHandler
 from shoal.fleet.tunnel.user_tokens import decode_request, encode_request
 from shoal.kinds.fleet.access import HubUser, HubUserTokenRequest
@@ -169,6 +169,28 @@ async def test_a_cut_tunnel_is_opened_again(hubs: Hubs) -> None:
     await until(lambda: not hubs.b.outgoing.connected_hubs() and not hubs.a.acceptor.tunnel_count)
     assert (await status_of(hubs.b))[0] == 200
     assert hubs.b.dialled == 2
+
+
+async def test_a_hub_that_hangs(hubs: Hubs) -> None:
+    """Its connection stays open, and nobody reads what comes."""
+    silent, far = socket.socketpair()
+
+    async def dial(url: str, start: Callable[[ByteStream], Receiver]) -> None:
+        await join(far, start)
+
+    hubs.b.outgoing._dial = dial
+    waiting = asyncio.create_task(message_of(hubs.b))
+    await settled()
+    for _ in range(MAX_MISSED_PINGS):
+        hubs.clock.step(PING_SECONDS)
+        await settled()
+    assert not waiting.done()
+    hubs.clock.step(PING_SECONDS)
+    assert await waiting == ("the other hub is not connected", 1)
+    silent.close()
+    hubs.b.outgoing._dial = hubs.b.dial
+    hubs.a.tunnels.register("w1", saying("w1"))
+    assert (await status_of(hubs.b))[0] == 200
 
 
 async def test_an_idle_tunnel_is_closed(hubs: Hubs, monkeypatch: pytest.MonkeyPatch) -> None:

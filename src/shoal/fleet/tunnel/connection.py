@@ -31,9 +31,16 @@ class TunnelConnection:
 
     _loop: asyncio.AbstractEventLoop
 
-    def __init__(self, name: str, clock: Clock, on_frame: Callable[[Frame], None], on_lost: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        on_frame: Callable[[Frame], None],
+        on_lost: Callable[[], None],
+        ping_seconds: float = PING_SECONDS,
+    ) -> None:
         """`on_frame` gets every frame of a stream, `on_lost` is called once, at the end."""
-        self._name, self._clock = name, clock
+        self._name, self._clock, self._ping_seconds = name, clock, ping_seconds
         self._on_frame, self._on_lost = on_frame, on_lost
         self._stream: ByteStream | None = None
         self._reader = FrameReader()
@@ -169,7 +176,7 @@ class TunnelConnection:
 
     async def _run_pings(self) -> None:
         while True:
-            await self._clock.sleep(PING_SECONDS)
+            await self._clock.sleep(self._ping_seconds)
             if self._missed_pings >= MAX_MISSED_PINGS:
                 log.warning("closing tunnel of %s: no answer to %d pings", self._name, self._missed_pings)
                 self.abort()

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable
 
 from shoal.clock import Clock
-from shoal.fleet.tunnel.connection import TunnelConnection
+from shoal.fleet.tunnel.connection import PING_SECONDS, TunnelConnection
 from shoal.fleet.tunnel.flow_control import ReceiveWindow, SendBuffer
 from shoal.fleet.tunnel.frames import (
     DATA,
@@ -58,7 +58,13 @@ def not_connected_error(worker: str) -> Unavailable:
 
 class HubTunnel:
     def __init__(
-        self, worker: str, clock: Clock, on_lost: Callable[[HubTunnel], None], peer: str = "", max_idle_pings: int = 0
+        self,
+        worker: str,
+        clock: Clock,
+        on_lost: Callable[[HubTunnel], None],
+        peer: str = "",
+        max_idle_pings: int = 0,
+        ping_seconds: float = PING_SECONDS,
     ) -> None:
         """`peer` is the other side in messages, if that is not the worker. The tunnel is closed after `max_idle_pings`
         pings without a request or connection; 0: never.
@@ -66,7 +72,7 @@ class HubTunnel:
         self.worker, self._peer = worker, peer or f'worker "{worker}"'
         self._on_lost = on_lost
         self._max_idle_pings, self._idle_pings, self._last_used_id = max_idle_pings, 0, 0
-        self._connection = TunnelConnection(worker, clock, self._on_frame, self._on_connection_lost)
+        self._connection = TunnelConnection(worker, clock, self._on_frame, self._on_connection_lost, ping_seconds)
         self._connection.ping_handlers += [self._reset_abandoned, self._close_idle]
         self._streams: dict[int, _HubStream] = {}
         self._raw_connections: dict[int, RawConnection] = {}

@@ -31,7 +31,9 @@ HUBS_SEGMENT = "hubs"
 TUNNEL_PATH = f"/{HUBS_SEGMENT}/tunnel"
 MAX_PEERS = 64
 """Hubs to which a hub has a tunnel or opens one."""
-MAX_IDLE_PINGS = 30
+PING_SECONDS = 3.0
+"""A hub that hangs is noticed after four pings, before its clients have given up."""
+MAX_IDLE_PINGS = 100
 """Five minutes."""
 
 
@@ -91,7 +93,7 @@ class PeerTunnels:
             raise Unavailable(f'the hub of worker "{worker}" does not answer', retry_after=1) from error
 
     async def _open(self, url: str) -> HubTunnel:
-        tunnel = HubTunnel(url, self._clock, self._on_lost, "the other hub", MAX_IDLE_PINGS)
+        tunnel = HubTunnel(url, self._clock, self._on_lost, "the other hub", MAX_IDLE_PINGS, PING_SECONDS)
         await self._dial(url, tunnel.start)
         log.info("connected to the hub at %s", url)
         return tunnel
