@@ -320,6 +320,41 @@ async def test_a_certificate_is_renewed_long_before_it_ends(hub: Server, kubecon
     assert again.certificate == member.certificate
 
 
+async def test_a_certificate_is_renewed_when_the_hub_rotates_the_keys_of_root(
+    hub: Server, admin: Client, kubeconfig: Path, tmp_path: Path
+) -> None:
+    """So that it stays valid when the hub drops the former keys."""
+    home = made(tmp_path / "w")
+    member = await ensure_membership(home, "rotated", HubTarget(kubeconfig), "store", CLOCK)
+    first, clock = member.certificate, FakeClock(CLOCK.now())
+    client = new_client(member.endpoint, "test")
+    renewal = CertificateRenewer(client, clock, "rotated", "store", first, member.save_certificate, lambda: 1.0)
+
+    async def rotate(generation: int, trust_former: bool) -> None:
+        wanted = {"generation": generation, "trustFormer": trust_former}
+        await admin.merge_patch(LOGICAL_CLUSTERS, "root", {"spec": {"keys": wanted}})
+        while (await admin.get(LOGICAL_CLUSTERS, "root"))["status"].get("keys") != wanted:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+    running = asyncio.create_task(renewal.run())
+    async with asyncio.timeout(60):
+        await asyncio.sleep(0.05)
+        clock.step(301)
+        await asyncio.sleep(0.5)
+        assert member.certificate == first
+        await rotate(2, True)
+        await works(member)
+        while member.certificate == first:
+            clock.step(30)
+            await asyncio.sleep(0.02)
+        await rotate(2, False)
+    running.cancel()
+    await client.close()
+    await works(member)
+    again = await ensure_membership(home, "rotated", HubTarget(), "store", CLOCK)
+    assert again.certificate == member.certificate
+
+
 async def test_a_worker_gets_no_certificate_of_another(hub: Server, kubeconfig: Path, tmp_path: Path) -> None:
     member = await ensure_membership(made(tmp_path / "w"), "honest", HubTarget(kubeconfig), "store", CLOCK)
     client = new_client(member.endpoint, "test")

@@ -67,6 +67,14 @@ def _condition(requested: KeysState, in_force: KeysState) -> tuple[str, str, str
     return "True", FORMER_REFUSED, f"only keys of generation {in_force.generation} are trusted"
 
 
+def rotation_time(obj: Object) -> str:
+    """Returns when the rotation began that is under way; empty if there is none."""
+    condition = get_condition(obj, KEYS_ROTATED)
+    return (
+        str(condition["lastTransitionTime"]) if condition is not None and condition["reason"] == FORMER_TRUSTED else ""
+    )
+
+
 def keys_object(state: KeysState) -> Object:
     return {"generation": state.generation, "trustFormer": state.trust_former}
 
