@@ -32,7 +32,7 @@ COMMANDS = {
     "restore": "creates a store from a backup, in SQLite or etcd",
     "fsck": "checks a store and prints a remedy for each problem",
     "encrypt": "re-encrypts Secrets with the first encryption key",
-    "rotate-ca": "ends the use of the former certificate authority after an upgrade",
+    "rotate-ca": "rotates the keys of a cluster or the certificate authority of the server",
     "envtest": "writes replacements for envtest's kube-apiserver and etcd",
     "kubeconfig": "prints the kubeconfig of the hub's administrator or of a managed cluster",
     "status": "prints workers, clusters and workloads of the fleet",

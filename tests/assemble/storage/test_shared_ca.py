@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from shoal.apiserver.pki.ca import CertificateAuthority
+from shoal.apiserver.pki.ca_rotation import begin_rotation, finish_rotation
 from shoal.assemble.storage.datadir import DataDir, DataDirError
 from shoal.assemble.storage.identity import CA_FILES, IDENTITY_METADATA, KEY_FILES, share_identity
 from shoal.assemble.storage.shared_ca import SYNC_SECONDS, SharedCA
@@ -182,3 +183,28 @@ async def test_a_store_that_is_away_is_asked_again(
     await wait_until(lambda: json.loads(notes.kept[IDENTITY_METADATA]) == given, lambda: clock.step(SYNC_SECONDS))
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_rotation_reaches_all_servers(hubs: list[FakeHub]) -> None:
+    """With the cross certificate, by which each of them is verified by clients of the former authority."""
+    first, second = hubs[:2]
+    former = first.certificate
+    cross = second.directory.path / "pki" / "cross.crt"
+    begin_rotation(CertificateAuthority(first.directory.path / "pki"), FakeClock())
+    for _ in range(2):
+        for hub in (first, second):
+            await hub.shared.sync()
+    assert first.files == second.files
+    assert second.certificate.endswith(former)
+    assert cross.read_bytes() == (first.directory.path / "pki" / "cross.crt").read_bytes()
+    authority = CertificateAuthority(first.directory.path / "pki")
+    authority.ensure_serving_certificate(["localhost"])
+    finish_rotation(CertificateAuthority(second.directory.path / "pki"))
+    for _ in range(2):
+        for hub in (second, first):
+            await hub.shared.sync()
+    assert first.files == second.files
+    assert former not in first.certificate
+    assert not (first.directory.path / "pki" / "cross.crt").exists()
+    assert authority.ensure_serving_certificate(["localhost"]), "the chain with the cross certificate is replaced"
+    assert (authority.directory / "serving.pem").read_text().count("BEGIN CERTIFICATE") == 1

@@ -2,9 +2,9 @@
 
 `ca.crt` and `ca.key` are the authority. It signs the serving certificate and nothing else: certificates for anybody in
 a logical cluster are signed by that cluster's own authority (`cluster_keys`). Clients also trust further certificates
-in `ca.crt`, so that the authority can be replaced. `serving.pem` holds serving key and certificate in one file, so that
-they change together. `serving.json` records which names it covers and when it expires, so a second start reads files
-and issues nothing. `pki.sign`, which imports `cryptography`, is imported only to issue.
+in `ca.crt`, so that the authority can be replaced (`ca_rotation`). `serving.pem` holds serving key and certificate in
+one file, so that they change together. `serving.json` records which names it covers and when it expires, so a second
+start reads files and issues nothing. `pki.sign`, which imports `cryptography`, is imported only to issue.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ LEAF_LIFETIME = 365 * DAY
 RENEW_BEFORE = 30 * DAY
 SERVER_NAME = "shoal-server"
 """Every serving certificate covers this name. Clients that ask for it get a certificate of the current authority."""
+CROSS_CERTIFICATE = "cross.crt"
+"""File with the certificate of the current authority by the former one, during a rotation."""
+_STAGED_FILES = "rotation.json"
 
 
 class CertificateError(ShoalError):
@@ -57,6 +60,7 @@ class CertificateAuthority:
         self._loaded: tuple[bytes, CertificateSigner] | None = None
         directory.mkdir(parents=True, exist_ok=True)
         with directory_lock(directory):
+            apply_staged_files(directory)
             if not (directory / "ca.crt").exists():
                 self._create()
 
@@ -80,7 +84,7 @@ class CertificateAuthority:
             if self._covers(required_names) or (self._adopt_external_certificate() and self._covers(required_names)):
                 return False
             issued = self.issue_serving(required_names, LEAF_LIFETIME)
-            chain = issued.key + issued.certificate
+            chain = issued.key + issued.certificate + self._cross_certificate()
             write_atomically(self.directory / "serving.pem", chain, 0o600)
             self._write_metadata(chain, sorted(required_names), issued.not_after)
         return True
@@ -135,6 +139,8 @@ class CertificateAuthority:
             metadata = json.loads((self.directory / "serving.json").read_bytes())
             if metadata["of"] == self._fingerprint(chain):
                 return False
+            if metadata.get("cross", "") != self._cross_certificate().decode():
+                return False  # issued here, before a rotation began or was finished
             names, not_after = self._signer().inspect_serving(chain)
         except (OSError, ValueError, KeyError, TypeError, CertificateError):
             return False
@@ -143,6 +149,9 @@ class CertificateAuthority:
 
     def _write_metadata(self, chain: bytes, names: list[str], not_after: float) -> None:
         metadata = {"names": names, "notAfter": not_after, "of": self._fingerprint(chain)}
+        cross = self._cross_certificate()
+        if cross:
+            metadata["cross"] = cross.decode()
         write_atomically(self.directory / "serving.json", json.dumps(metadata).encode(), 0o644)
 
     def _covers(self, required_names: set[str]) -> bool:
@@ -154,6 +163,10 @@ class CertificateAuthority:
             return False
         lasts = not_after - self._clock.now() >= RENEW_BEFORE
         return lasts and required_names <= covered and of == self._fingerprint(chain)
+
+    def _cross_certificate(self) -> bytes:
+        file = self.directory / CROSS_CERTIFICATE
+        return file.read_bytes() if file.exists() else b""
 
     def _fingerprint(self, chain: bytes) -> str:
         """Ties `serving.json` to one serving certificate of one authority."""
@@ -231,6 +244,20 @@ def write_atomically(path: Path, content: bytes, mode: int) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+
+
+def stage_files(directory: Path, files: str) -> None:
+    """Writes files of the authority, as a JSON object by name, that belong together. Called under the lock."""
+    write_atomically(directory / _STAGED_FILES, files.encode(), 0o600)
+
+
+def apply_staged_files(directory: Path) -> None:
+    """Installs staged files, also those of an interrupted process. Called under the lock."""
+    staged = directory / _STAGED_FILES
+    if staged.exists():
+        for name, content in json.loads(staged.read_bytes()).items():
+            write_atomically(directory / name, content.encode(), 0o600 if name.endswith(".key") else 0o644)
+        staged.unlink()
 
 
 @contextmanager

@@ -148,6 +148,13 @@ class CertificateSigner:
         return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(key_id)
 
 
+def without_issuer(bundle: bytes, certificate: bytes) -> bytes:
+    """Returns the certificates of the bundle without that of the authority that has issued the given one."""
+    issuer = x509.load_pem_x509_certificate(certificate).issuer
+    kept = [each for each in x509.load_pem_x509_certificates(bundle) if each.subject != issuer]
+    return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in kept)
+
+
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(name)

@@ -195,9 +195,15 @@ class ApiServer:
         server._tasks.append(asyncio.create_task(compactor.run(), name="compactor"))
         server._tasks.append(asyncio.create_task(idle_evictor.run(), name="sleep"))
         if not settings.external_serving_cert:
-            cert_reloader = ServingCertReloader(
-                authority, certificate_hosts, clock, new_tls_context, http.set_ssl_context
-            )
+
+            def on_reload(context: ssl.SSLContext) -> None:
+                http.set_ssl_context(context)
+                certificates = authority.certificate.decode()
+                if core.keys.server_ca != certificates:
+                    core.keys.server_ca = certificates
+                    core.cache.refresh_bootstrap(CONFIG_MAPS, ROOT)
+
+            cert_reloader = ServingCertReloader(authority, certificate_hosts, clock, new_tls_context, on_reload)
             server._tasks.append(asyncio.create_task(cert_reloader.run(), name="rotation"))
             server.reload_serving_certificate = cert_reloader.reload_if_changed
         return server

@@ -65,7 +65,7 @@ def controller_user(account: str) -> User:
 
 def new_controllers(client: Client, clock: Clock, keys: ClusterKeys, url: str) -> list[Runnable]:
     """`url` is the address at which clients reach the server."""
-    embedded = embedded_provider(client.as_controller("embedded-provider"), url, keys.server_ca)
+    embedded = embedded_provider(client.as_controller("embedded-provider"), url, lambda: keys.server_ca)
     return [
         new_namespace_controller(client.as_controller("namespace-controller"), clock),
         new_crd_finalizer_controller(client.as_controller("crd-finalizer"), clock),

@@ -52,7 +52,7 @@ def hub_routes(
                 managed_cluster_route(tunnels, worker_of, keep_hub_credentials(core.authenticator))
             ),
             "workers": AuthorizedRoute(tunnels.accept, tunnel_attributes),
-            "join": PassthroughRoute(ca_route(ca_file.read_bytes())),
+            "join": PassthroughRoute(ca_route(ca_file)),
             DASHBOARD: PassthroughRoute(dashboard.handle),
         }
         if peer_acceptor is not None:
@@ -85,15 +85,17 @@ def disconnect_removed_workers(tunnels: TunnelRegistry) -> Callable[[CacheEvent]
     return handle_worker_event
 
 
-def ca_route(certificate: bytes) -> Handler:
-    """Serves the hub's CA certificate to everybody; the client compares it with the hash it was given."""
+def ca_route(file: Path) -> Handler:
+    """Serves the hub's CA certificate to everybody; the client compares it with the hash it was given. A rotation
+    replaces the file.
+    """
 
     def handle(request: Request) -> Response:
         if request.path != worker_join.CA_PATH:
             raise NotFound("the server could not find the requested resource")
         if request.method not in ("GET", "HEAD"):
             raise MethodNotSupported("the server does not allow this method on the requested resource")
-        return Response(200, certificate, "application/x-pem-file")
+        return Response(200, file.read_bytes(), "application/x-pem-file")
 
     return handle
 

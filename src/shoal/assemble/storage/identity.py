@@ -14,7 +14,7 @@ import json
 import logging
 from pathlib import Path
 
-from shoal.apiserver.pki.ca import CertificateAuthority
+from shoal.apiserver.pki.ca import CROSS_CERTIFICATE, CertificateAuthority
 from shoal.apiserver.pki.cluster_keys import KEY_ENCRYPTION_FILE, load_key_encryption_key
 from shoal.apiserver.pki.former_ca import (
     FORMER_CA,
@@ -39,7 +39,8 @@ KEY_FILES = (f"pki/{KEY_ENCRYPTION_FILE}", "admin-token")
 _CLUSTER_KEYS, _SHARED_KEY, _FORMER_CA = f"pki/{KEY_ENCRYPTION_FILE}", f"pki/{SHARED_TOKEN_KEY}", f"pki/{FORMER_CA}"
 FORMER_FILES = (_FORMER_CA, f"pki/{FORMER_TOKEN_KEY}", _SHARED_KEY)
 """Of an identity that was retired, or is still to be."""
-IDENTITY_FILES = (*CA_FILES, *KEY_FILES, *FORMER_FILES)
+_CROSS = f"pki/{CROSS_CERTIFICATE}"
+IDENTITY_FILES = (_CROSS, *CA_FILES, *KEY_FILES, *FORMER_FILES)
 
 
 async def share_identity(directory: DataDir, metadata: StoreMetadata) -> None:
@@ -121,5 +122,9 @@ def write_identity(path: Path, files: Identity) -> None:
 
 def write_ca(path: Path, files: Identity) -> None:
     """Issued certificates stay and are replaced when they are no longer valid."""
+    if _CROSS in files:
+        write_private_file(path / _CROSS, files[_CROSS])
+    else:
+        (path / _CROSS).unlink(missing_ok=True)
     for name in CA_FILES:
         write_private_file(path / name, files[name])

@@ -63,13 +63,13 @@ def _relevant_cluster_state(cluster: Object) -> Hashable:
     return cluster["metadata"]["uid"], capi.is_paused(cluster, cluster)
 
 
-def embedded_provider(host: Client, url: Callable[[], str] | str, ca_pem: str) -> Provider:
+def embedded_provider(host: Client, url: Callable[[], str] | str, ca_pem: Callable[[], str] | str) -> Provider:
     """`host` is a client at the root of the hosting server. `url` is the address for clients, `ca_pem` the CA
-    certificate they trust.
+    certificates they trust.
     """
 
     def server() -> HostingServer:
-        return HostingServer(url if isinstance(url, str) else url(), ca_pem)
+        return HostingServer(*(each if isinstance(each, str) else each() for each in (url, ca_pem)))
 
     def provider(core: CAPIInformers, clock: Clock) -> list[Runnable]:
         informers = EmbeddedInformers(core, host, clock)

@@ -26,6 +26,8 @@ Object = dict[str, Any]
 
 WORKERS = 32
 """More than machines have: machines wait for their cluster."""
+RESYNC_SECONDS = 3600.0
+"""The kubeconfig has the authority of the hosting server, whose replacement no object shows."""
 CLUSTER_ROLE_BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", namespaced=False)
 
 
@@ -76,7 +78,7 @@ class EmbeddedClusterReconciler:
             snapshot = replace(snapshot, token=await self._request_token(snapshot))
             decision = self._decide(replace(snapshot, infrastructure=obj))
         await self._apply(snapshot, decision)
-        return decision.renew_after
+        return min(decision.renew_after, RESYNC_SECONDS) if decision.renew_after is not None else None
 
     def _snapshot(self, obj: Object) -> EmbeddedClusterSnapshot:
         informers = self._informers
