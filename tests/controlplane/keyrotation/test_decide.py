@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shoal.controlplane.keyrotation.decide import KeyRotationDecision, KeyRotationSnapshot, decide
+from shoal.kinds.fleet.infrav1 import validate_managed_cluster
 from shoal.kinds.fleet.keys import validate_keys
 from shoal.objects.conditions import get_condition
 
@@ -86,3 +87,5 @@ def test_changes_that_cannot_be_made_are_refused(before: Object, after: Object, 
         [message] if message else []
     )
     assert validate_keys(after, None) == []
+    copy = {**after, "metadata": {"name": "east", "annotations": {"shoal.dev/hub-uid": "u"}}}
+    assert validate_managed_cluster(copy, before) == [], "a worker follows its hub"

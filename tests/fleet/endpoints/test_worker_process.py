@@ -10,6 +10,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -150,6 +151,72 @@ def test_a_cluster_moves_from_one_worker_to_another(hub: Cluster, tmp_path: Path
     finally:
         for process in workers.values():
             end(process, signal.SIGKILL)
+
+
+def test_no_request_fails_while_the_keys_of_a_cluster_are_rotated(hub: Cluster, tmp_path: Path) -> None:
+    """Of a cluster in a worker process, through the tunnel, with clients that know the former or the new keys."""
+    port = free_port_in_range()
+    process = start(hub, tmp_path)
+    answers: list[object] = []
+    try:
+        asked = managed("east", nodes=0)
+        asked["spec"]["endpoint"] = {"type": "Port", "port": port}
+        hub.post(CLUSTERS, asked).ok()
+        hub.eventually(lambda: phase(hub.get(f"{CLUSTERS}/east").ok()) == "Running")
+        before = client_of(hub, "east", port, made(tmp_path / "before"))
+        hub.eventually(before.answers)
+
+        def rotate(trust_former: bool) -> None:
+            wanted = {"generation": 2, "trustFormer": trust_former}
+            hub.patch(f"{CLUSTERS}/east", {"spec": {"keys": wanted}}).ok()
+            hub.eventually(lambda: hub.get(f"{CLUSTERS}/east").ok()["status"].get("keys") == wanted)
+
+        with requests_of(before, answers):
+            rotate(trust_former=True)
+            during = client_of(hub, "east", port, made(tmp_path / "during"))
+            with requests_of(during, answers):
+                assert during.authority.read_text().count("BEGIN CERTIFICATE") == 2
+                assert verified_by_openssl(before, "10.0.0.1")
+        with requests_of(during, answers):
+            rotate(trust_former=False)
+            after = client_of(hub, "east", port, made(tmp_path / "after"))
+            with requests_of(after, answers):
+                assert after.authority.read_text() in during.authority.read_text()
+        assert set(answers) == {200}
+        assert not before.answers()
+        assert AtPort(port, after.authority, before._token).status_of("/api/v1/namespaces") == 401
+    finally:
+        end(process, signal.SIGKILL)
+
+
+@contextmanager
+def requests_of(client: AtPort, answers: list[object]) -> Iterator[None]:
+    """Two threads that make requests all the time, on new connections. They go on a little after the end."""
+    ending = threading.Event()
+
+    def ask() -> None:
+        rest = 5
+        while rest:
+            try:
+                answers.append(client.status_of("/api/v1/namespaces"))
+            except Exception as error:
+                answers.append(repr(error))
+            rest -= ending.is_set()
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        for thread in threads:
+            thread.join(HANG)
+
+
+def made(directory: Path) -> Path:
+    directory.mkdir()
+    return directory
 
 
 def is_refused(port: int) -> bool:

@@ -54,15 +54,13 @@ async def rotate_keys(client: Client, name: str, namespace: str, *, finish: bool
 
 
 def _next_state(obj: Object, finish: bool) -> KeysState:
-    requested, name = requested_keys(obj), obj["metadata"]["name"]
-    is_under_way = requested.generation > 1 and requested.trust_former
-    is_in_force = keys_in_force(obj) == requested
+    requested, in_force, name = requested_keys(obj), keys_in_force(obj), obj["metadata"]["name"]
     if finish:
-        if not is_under_way and is_in_force:
+        if requested.generation == 1 or not (requested.trust_former or in_force.trust_former):
             raise RotationError(f"the keys of {name} are not being rotated", "begin without --finish")
         return requested._replace(trust_former=False)
-    if is_under_way and is_in_force:
-        raise RotationError(f"the keys of {name} are being rotated already", "end that with --finish first")
-    if requested.generation > 1 and not is_in_force:
+    if requested.generation > in_force.generation:
         return requested
-    return KeysState(requested.generation + 1, trust_former=True)
+    if in_force.generation > 1 and in_force.trust_former:
+        raise RotationError(f"the keys of {name} are being rotated already", "end that with --finish first")
+    return KeysState(in_force.generation + 1, trust_former=True)

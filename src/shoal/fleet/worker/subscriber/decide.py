@@ -18,7 +18,7 @@ from shoal.objects import mergepatch
 
 Object = dict[str, Any]
 
-HUB_ANNOTATION, UID_ANNOTATION = "shoal.dev/hub", "shoal.dev/hub-uid"
+HUB_ANNOTATION, UID_ANNOTATION = "shoal.dev/hub", infrav1.HUB_UID_ANNOTATION
 GENERATION_ANNOTATION, EPOCH_ANNOTATION, REVISION_ANNOTATION = (
     "shoal.dev/hub-generation",
     "shoal.dev/epoch",
