@@ -126,7 +126,9 @@ def test_a_worker_process_behind_its_tunnel(hub: Cluster, tmp_path: Path) -> Non
 
 
 def test_a_cluster_moves_from_one_worker_to_another(hub: Cluster, tmp_path: Path) -> None:
-    """Port, authority and tokens stay the same. A watch that is open at the old worker ends."""
+    """Port, authority and tokens stay the same, those of former keys included. A watch that is open at the old worker
+    ends.
+    """
     port = free_port_in_range()
     workers = {name: start(hub, tmp_path, name) for name in ("w1", "w2")}
     try:
@@ -136,6 +138,10 @@ def test_a_cluster_moves_from_one_worker_to_another(hub: Cluster, tmp_path: Path
         hub.eventually(lambda: phase(hub.get(f"{CLUSTERS}/east").ok()) == "Running")
         client = client_of(hub, "east", port, tmp_path)
         hub.eventually(client.answers)
+        keys = {"generation": 2, "trustFormer": True}
+        hub.patch(f"{CLUSTERS}/east", {"spec": {"keys": keys}}).ok()
+        hub.eventually(lambda: hub.get(f"{CLUSTERS}/east").ok()["status"].get("keys") == keys)
+        newer = client_of(hub, "east", port, made(tmp_path / "newer"))
         former = hub.get(f"{CLUSTERS}/east").ok()["status"]["assignedWorker"]
         with client.get("/api/v1/namespaces?watch=true") as watch:
             assert json.loads(watch.readline())["type"] == "ADDED"
@@ -147,6 +153,8 @@ def test_a_cluster_moves_from_one_worker_to_another(hub: Cluster, tmp_path: Path
         assert hub.get(f"{CLUSTERS}/east").ok()["status"]["endpoint"]["port"] == port
         end(workers.pop(former), signal.SIGKILL)
         assert client.answers()
+        assert newer.answers()
+        assert hub.get(f"{CLUSTERS}/east").ok()["status"]["keys"] == keys
         assert verified_by_openssl(client, "10.0.0.1")
     finally:
         for process in workers.values():
