@@ -6,11 +6,11 @@ socket: hosted clusters of in-process workers are called directly, with the same
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from shoal.client.fencing import IsLeader, fence_client
 from shoal.client.kubeconfig import new_client, rest_config_of
+from shoal.client.path_prefix import PathPrefixTransport
 from shoal.client.rest import Client
 from shoal.client.transport import Transport
 from shoal.sync.remote_cluster import NewClient
@@ -33,23 +33,3 @@ def connector_for(
         return fence_client(new_client(endpoint, agent), lease_check)
 
     return connect
-
-
-class PathPrefixTransport:
-    """A transport for everything below one path of a server. `close` leaves the shared transport open."""
-
-    def __init__(self, transport: Transport, prefix: str) -> None:
-        self._transport, self._prefix = transport, prefix
-
-    async def request(
-        self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        return await self._transport.request(method, self._prefix + path, query, headers, body)
-
-    async def stream(
-        self, method: str, path: str, query: str, headers: Mapping[str, str]
-    ) -> tuple[int, AsyncIterator[bytes]]:
-        return await self._transport.stream(method, self._prefix + path, query, headers)
-
-    async def close(self) -> None:
-        pass
