@@ -7,7 +7,6 @@ nothing serves them. Both are lists, newest first: the first signs, all of them 
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import logging
 import os
@@ -20,7 +19,8 @@ import orjson
 
 from shoal.apiserver.cache.cacher import CachedObject, CacheEvent, WatchCache
 from shoal.apiserver.cache.storage_form import encode
-from shoal.apiserver.pki.ca import IssuedCertificate, cluster_uri
+from shoal.apiserver.keyed_locks import KeyedLocks
+from shoal.apiserver.pki.ca import IssuedCertificate, cluster_uri, directory_lock, write_atomically
 from shoal.apiserver.pki.key_rotation import (
     CA,
     SERVICE_ACCOUNT,
@@ -71,7 +71,7 @@ class ClusterKeys:
         self._resource_cache.add_event_handler("*", self._on_change)
         self._loaded: dict[tuple[str, str], Keys] = {}
         self._signers: dict[str, CertificateSigner] = {}
-        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
+        self._locks = KeyedLocks()
         self._change_handlers: list[Callable[[str, str], None]] = []
 
     def add_change_handler(self, handler: Callable[[str, str], None]) -> None:
@@ -199,10 +199,12 @@ class ClusterKeys:
     async def _ensure(self, cluster: str, name: str) -> None:
         if self._read(cluster, name):
             return
-        async with self._locks.setdefault((cluster, name), asyncio.Lock()):
+        await self._locks.acquire((cluster, name))
+        try:
             while not self._read(cluster, name):
                 await self._write(cluster, name, new_keys(name, self._generation(cluster), self._clock.now()))
-        self._locks.pop((cluster, name), None)
+        finally:
+            self._locks.release((cluster, name))
 
     async def _write(self, cluster: str, name: str, keys: Keys) -> None:
         """Returns when the cache has the keys, or those of another server that was faster."""
@@ -247,19 +249,9 @@ def is_key_entry(key: str) -> bool:
 def load_key_encryption_key(directory: Path) -> KeyRing:
     """Reads the key of the data directory that encrypts the keys of clusters, and creates it on first use."""
     file = directory / KEY_ENCRYPTION_FILE
-    if not file.exists():
-        draft = file.with_name(f".{file.name}.{os.urandom(4).hex()}")
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-            stream.write(base64.b64encode(os.urandom(KEY_BYTES)) + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        # Another process may have been faster: its key is kept.
-        try:
-            os.link(draft, file)
-        except FileExistsError:
-            pass
-        finally:
-            draft.unlink()
+    with directory_lock(directory):
+        if not file.exists():
+            write_atomically(file, base64.b64encode(os.urandom(KEY_BYTES)) + b"\n", 0o600)
     key = base64.b64decode(file.read_bytes())
     if len(key) != KEY_BYTES:
         raise ShoalError(f"{file} must hold {KEY_BYTES} bytes in base64")
