@@ -33,12 +33,8 @@ _BOUND_RESOURCES = {"Pod": "pods", "Node": "nodes", "Secret": "secrets"}
 
 async def create_token(server: ServerComponents, ctx: RequestContext) -> Response:
     options = parse_write_options(ctx.query, "CreateOptions")
-    body = decode_body(ctx.request, "TokenRequest")
-    if body.get("kind") not in (None, "", "TokenRequest"):
-        raise BadRequest(f"{body.get('kind')} cannot be handled as a TokenRequest")
-    body = await admit_body(server, ctx, body, options.dry_run)
+    body = await read_token_request(server, ctx, "service account", dry_run=options.dry_run)
     metadata = object_field(body, "metadata")
-    check_metadata(ctx, metadata, "service account")
     account = served_object(ctx.resource, ctx.require_object())
     uid = account["metadata"]["uid"]
     if metadata.get("uid") and metadata["uid"] != uid:
@@ -47,8 +43,7 @@ async def create_token(server: ServerComponents, ctx: RequestContext) -> Respons
         )
         raise _conflict("TokenRequest.authentication.k8s.io", ctx.name, reason)
     spec = object_field(body, "spec")
-    seconds = spec.get("expirationSeconds")
-    seconds = DEFAULT_SECONDS if seconds is None else seconds
+    seconds = read_seconds(spec)
     _check_seconds(seconds)
     audiences = spec.get("audiences") or []
     if not isinstance(audiences, list) or not all(isinstance(each, str) for each in audiences):
@@ -58,31 +53,57 @@ async def create_token(server: ServerComponents, ctx: RequestContext) -> Respons
     if node and ("pod" not in bound or bound.get("node", ("",))[0] != node):
         reason = f'node "{node}" may request only tokens that are bound to its own pods'
         raise Forbidden(f'serviceaccounts "{ctx.name}" is forbidden: {reason}', name=ctx.name, kind="serviceaccounts")
-    answer: Object = {
-        "kind": "TokenRequest",
-        "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {
-            "name": ctx.name,
-            "namespace": ctx.namespace,
-            "uid": uid,
-            "creationTimestamp": rfc3339(server.clock.now()),
-        },
-        "spec": {
-            "audiences": audiences or [server.tokens.issuer(ctx.info.cluster)],
-            "expirationSeconds": seconds,
-            "boundObjectRef": spec.get("boundObjectRef"),
-        },
+    answered_spec = {
+        "audiences": audiences or [server.tokens.issuer(ctx.info.cluster)],
+        "expirationSeconds": seconds,
+        "boundObjectRef": spec.get("boundObjectRef"),
     }
     if options.dry_run:
-        answer["status"] = {"token": "", "expirationTimestamp": None}
-        return Response(201, orjson.dumps(answer))
+        return token_response(server, ctx, uid, answered_spec)
     await server.keys.ensure_signing_key(ctx.info.cluster)
-    token, expiry = server.tokens.issue(ctx.info.cluster, account, audiences, seconds, bound, server.clock.now())
-    answer["status"] = {"token": token, "expirationTimestamp": rfc3339(expiry)}
-    return Response(201, orjson.dumps(answer))
+    issued = server.tokens.issue(ctx.info.cluster, account, audiences, seconds, bound, server.clock.now())
+    return token_response(server, ctx, uid, answered_spec, issued)
 
 
-def check_metadata(ctx: RequestContext, metadata: Object, owner: str) -> None:
+async def read_token_request(server: ServerComponents, ctx: RequestContext, owner: str, *, dry_run: bool) -> Object:
+    """Returns the admitted TokenRequest in the body. `owner` is what a message calls the object of the request."""
+    body = decode_body(ctx.request, "TokenRequest")
+    if body.get("kind") not in (None, "", "TokenRequest"):
+        raise BadRequest(f"{body.get('kind')} cannot be handled as a TokenRequest")
+    body = await admit_body(server, ctx, body, dry_run)
+    _check_metadata(ctx, object_field(body, "metadata"), owner)
+    return body
+
+
+def read_seconds(spec: Object) -> int:
+    """Returns `expirationSeconds`, or the default of an hour."""
+    seconds = spec.get("expirationSeconds")
+    seconds = DEFAULT_SECONDS if seconds is None else seconds
+    if isinstance(seconds, bool) or not isinstance(seconds, int):
+        raise BadRequest(
+            "json: cannot unmarshal into Go struct field TokenRequestSpec.spec.expirationSeconds of type int64"
+        )
+    return seconds
+
+
+def token_response(
+    server: ServerComponents, ctx: RequestContext, uid: str, spec: Object, issued: tuple[str, float] | None = None
+) -> Response:
+    """`issued` is the token and its expiry; None in a dry run."""
+    metadata = {
+        "name": ctx.name,
+        "namespace": ctx.namespace,
+        "uid": uid,
+        "creationTimestamp": rfc3339(server.clock.now()),
+    }
+    status: Object = {"token": "", "expirationTimestamp": None}
+    if issued is not None:
+        status = {"token": issued[0], "expirationTimestamp": rfc3339(issued[1])}
+    type_meta = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1"}
+    return Response(201, orjson.dumps({**type_meta, "metadata": metadata, "spec": spec, "status": status}))
+
+
+def _check_metadata(ctx: RequestContext, metadata: Object, owner: str) -> None:
     for field, expected in (("name", ctx.name), ("namespace", ctx.namespace)):
         if metadata.get(field) and metadata[field] != expected:
             message = f"must match the {owner} {field} if specified"
@@ -99,11 +120,7 @@ def _conflict(kind: str, name: str, reason: str) -> Conflict:
     return Conflict(message, name=name, group=group, kind=kind)
 
 
-def _check_seconds(seconds: object) -> None:
-    if isinstance(seconds, bool) or not isinstance(seconds, int):
-        raise BadRequest(
-            "json: cannot unmarshal into Go struct field TokenRequestSpec.spec.expirationSeconds of type int64"
-        )
+def _check_seconds(seconds: int) -> None:
     cause = None
     if seconds < MIN_SECONDS:
         cause = invalid_value("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
