@@ -58,8 +58,8 @@ def run_checks(data_dir: Path, kubeconfig: Path | None, port: int, server: str =
     """Returns results in the order in which a person would check. `kubeconfig` is None if no hub was ever started
     here. `server` is the address of the hub if it is not that in the kubeconfig.
     """
-    hub, csrs = asyncio.run(_check_hub(kubeconfig, server))
     former_ca = data_dir / "pki" / FORMER_CA
+    hub, csrs = asyncio.run(_check_hub(kubeconfig, server, list_csrs=former_ca.exists()))
     return [
         check_python(sys.version_info[:3]),
         *(engine_results([_check_engine(name) for name in ENGINES if shutil.which(name)])),
@@ -292,8 +292,10 @@ def _version_numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
 
-async def _check_hub(kubeconfig: Path | None, server: str) -> tuple[list[CheckResult], list[Object]]:
-    """Returns results, and the CertificateSigningRequests of all clusters as far as they can be read."""
+async def _check_hub(
+    kubeconfig: Path | None, server: str, *, list_csrs: bool
+) -> tuple[list[CheckResult], list[Object]]:
+    """Returns results, and if requested the CertificateSigningRequests of all clusters, as far as they can be read."""
     if kubeconfig is None:
         return [CheckResult("hub", WARN, "no kubeconfig in the data directory", "shoal up")], []
     try:
@@ -306,7 +308,9 @@ async def _check_hub(kubeconfig: Path | None, server: str) -> tuple[list[CheckRe
         sent_at = time.time()
         status, headers, body = await transport.request("GET", "/version", "", authorization, b"")
         midpoint = (sent_at + time.time()) / 2
-        listed, _, csrs = await transport.request("GET", CSRS_PATH, "", authorization, b"")
+        listed, csrs = 0, b""
+        if list_csrs:
+            listed, _, csrs = await transport.request("GET", CSRS_PATH, "", authorization, b"")
     except Unreachable as error:
         return [CheckResult("hub", WARN, str(error), "start it: shoal up")], []
     finally:
