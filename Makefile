@@ -6,7 +6,7 @@ UV ?= uv
 ARGS ?=
 python = .venv/bin/python
 
-.PHONY: up setup setup-dev test lint format real web web-build browser soak bench dist lock clean
+.PHONY: up setup setup-dev test lint format real containers containers-smoke web web-build browser soak bench dist image deb lock clean
 
 up: setup  ## sets up, then starts Shoal; more flags: make up ARGS="--listen 127.0.0.1:0"
 	@exec .venv/bin/shoal up $(ARGS)
@@ -36,6 +36,12 @@ real: setup-dev  ## with programs of the outside world, as far as this machine h
 	@$(python) -m tests.real.building capi cel clientgo clusterctl controllerruntime-builder.test controllerruntime-client.test controllerruntime-controller.test controllerruntime-webhook.test e2e.test etcd flux helm3 helm4 karpenter kind kube-apiserver kube-controller-manager kube-scheduler kubectl nats-server
 	@$(python) -m pytest -q -m real -n 3 --dist loadfile $(ARGS) || { code=$$?; test $$code = 5 && echo "NOT RUN: real tests (none yet)"; }
 
+containers: setup-dev  ## with an engine, kind and images that are made here; the first time builds for half an hour or more
+	@$(python) -m tests.real.containers $(python) -m pytest -q -m containers $(ARGS)
+
+containers-smoke: setup-dev  ## the part of it that CI runs, when everything is built
+	@$(python) -m tests.real.containers --built $(python) -m pytest -q -m "containers and smoke" $(ARGS)
+
 web: setup-dev  ## the dashboard's tests, and whether the committed bundle is what web/ makes
 	@$(python) scripts/web.py check
 
@@ -53,6 +59,14 @@ bench: setup-dev
 
 dist: setup-dev  ## source archive, wheel and their sums in dist/; needs no compiler and no node
 	@$(python) scripts/dist.py
+
+image: setup-dev  ## by docker, podman or buildah; ENGINE, BASE, TAG and PLATFORM choose
+	@$(python) -m scripts.image $(foreach name,ENGINE BASE TAG PLATFORM,$(flag))
+
+deb: setup-dev  ## a Debian package in dist/; DEBIAN=13 and ARCHITECTURE=arm64 choose the release and the machine
+	@$(python) -m scripts.deb $(foreach name,DEBIAN ARCHITECTURE,$(flag))
+
+flag = $(if $($(name)),--$(shell echo $(name) | tr A-Z a-z)=$($(name)))
 
 lock:  ## writes requirements/*.txt anew from pyproject.toml; needs uv
 	$(UV) pip compile pyproject.toml $(lock_flags) -o requirements/runtime.txt

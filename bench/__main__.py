@@ -22,6 +22,7 @@ from bench import (
     profile,
     provision,
     provision_story,
+    provision_trickle,
     replicas,
     report,
     scheduling,
@@ -110,6 +111,8 @@ def bench(asked: argparse.Namespace) -> None:
         if "provision" in asked.only:
             rows += provision.run(sizes, Path(directory), say)
             rows += provision_story.run(sizes, Path(directory), say)
+        if "trickle" in asked.only:
+            rows += provision_trickle.run(sizes, Path(directory), say)
     conditions = report.conditions(peer.versions(programs) if programs else "")
     parts = [conditions, report.tables(rows), report.footnotes(rows)]
     text = "\n\n".join(part for part in parts if part)

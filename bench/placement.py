@@ -18,6 +18,7 @@ from bench.place import LONGEST, BenchTarget
 from bench.plan import BenchSizes
 from bench.processes import cpu_seconds, tree
 from bench.servers import BenchmarkFailed, Shoal
+from shoal.fit.room import NO_DEMAND
 from shoal.kinds.workload import workloadcluster
 from shoal.kinds.workload.workloadcluster import CLUSTER_LABEL
 from shoal.placement.cluster_info import ClusterInfo, cluster_info_of
@@ -29,6 +30,7 @@ from shoal.placement.snapshot import PlacementSnapshot, plan_changes
 Object = dict[str, Any]
 
 CLUSTERS = "/apis/workload.kcp.dev/v1alpha1/clusters"
+IMPORTS = "/apis/apiresource.kcp.dev/v1alpha1/apiresourceimports"
 NEGOTIATED = "/apis/apiresource.kcp.dev/v1alpha1/negotiatedapiresources"
 PLACEMENTS = "/apis/placement.shoal.dev/v1alpha1/namespaces/default/placements"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -69,7 +71,7 @@ def _row(title: str, unit: str, value: float, goal: float, *, at_least: bool = F
 
 def _measure_division(replicas: int, clusters: int) -> float:
     sites = [ClusterInfo(_name(number)) for number in range(clusters)]
-    return _median(lambda: decide_placement(replicas, sites, DEFAULT_POLICY, {}, {}, NOW))
+    return _median(lambda: decide_placement(replicas, sites, DEFAULT_POLICY, {}, NO_DEMAND, NOW))
 
 
 def _measure_planning(objects: int, clusters: int) -> float:
@@ -115,6 +117,7 @@ def _prepare(hub: BenchTarget, clusters: int) -> None:
         body = cluster(number, clusters)
         hub.must("POST", CLUSTERS, body)
         _write_status(hub, _name(number), body["status"])
+        hub.must("POST", IMPORTS, deployment_import(number))
     _until(lambda: len(_ready_clusters(hub)) == clusters, "not all clusters are ready")
     _until(lambda: hub.server.ask("GET", DEPLOYMENTS)[0] == 200, "Deployments are not served")
 
@@ -263,19 +266,31 @@ def deployment(number: int, clusters: int) -> Object:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
 
 
+DEPLOYMENT_API: Object = {
+    "groupVersion": {"group": "apps", "version": "v1"},
+    "scope": "Namespaced",
+    "plural": "deployments",
+    "singular": "deployment",
+    "kind": "Deployment",
+    "listKind": "DeploymentList",
+    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+}
+
+
 def deployment_api_resource() -> Object:
     """Returns the API resource object by which the hub serves Deployments, as if it had discovered them in a
     cluster.
     """
-    spec = {
-        "groupVersion": {"group": "apps", "version": "v1"},
-        "scope": "Namespaced",
-        "plural": "deployments",
-        "singular": "deployment",
-        "kind": "Deployment",
-        "listKind": "DeploymentList",
-        "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-        "publish": True,
-    }
     head = {"apiVersion": "apiresource.kcp.dev/v1alpha1", "kind": "NegotiatedAPIResource"}
-    return {**head, "metadata": {"name": "deployments.v1.apps"}, "spec": spec}
+    return {**head, "metadata": {"name": "deployments.v1.apps"}, "spec": {**DEPLOYMENT_API, "publish": True}}
+
+
+def deployment_import(number: int) -> Object:
+    """Returns the import by which a cluster offers Deployments."""
+    name = _name(number)
+    head = {"apiVersion": "apiresource.kcp.dev/v1alpha1", "kind": "APIResourceImport"}
+    return {
+        **head,
+        "metadata": {"name": f"deployments.{name}.v1.apps"},
+        "spec": {**DEPLOYMENT_API, "location": name},
+    }

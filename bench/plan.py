@@ -57,6 +57,8 @@ class BenchSizes:
     scheduled_types: int = 400
     bought: int = 500
     """Pods that come to a cluster without nodes; a tenth of them stays."""
+    trickled: tuple[int, ...] = (16, 200)
+    """Pods that come one by one."""
     settle: float = 5.0
     """Seconds of rest before memory is read, and before the first load."""
 
@@ -94,6 +96,7 @@ QUICK = BenchSizes(
     mip_seconds=5,
     scheduled=(1_000,),
     bought=50,
+    trickled=(16,),
 )
 
 
@@ -157,4 +160,5 @@ KEYS = (
     *dict.fromkeys(load.key for load in loads(FULL)),
     *("etcd", "story", "clusters", "capi", "scheduler", "replicas", "fleet", "sync", "placement"),
     "provision",
+    "trickle",
 )

@@ -83,6 +83,10 @@ class PackingBound:
         known = self.price(start)
         return min(known, float(info.objective_function_value)) if info.primal_solution_status == 2 else known
 
+    def alone(self) -> list[Pattern]:
+        """Every pod on a node of its own."""
+        return [self._single(shape) for shape, many in enumerate(self.counts) for _ in range(many)]
+
     def _single(self, shape: int) -> Pattern:
         """The cheapest node that one pod of the shape fits on."""
         fits = [

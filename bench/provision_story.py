@@ -24,7 +24,7 @@ import yaml
 from bench.measure import SHOAL, Row
 from bench.plan import BenchSizes
 from bench.processes import cpu_seconds
-from bench.provision_judge import judge
+from bench.provision_judge import PackingBound, judge
 from bench.provision_loads import Shape
 from bench.provision_watch import BudgetWatcher, has
 from bench.servers import BenchmarkFailed, Shoal
@@ -145,13 +145,21 @@ class Fleet:
         )
 
     def above_bound(self, count: int) -> float:
+        return self.cost() / self._judge(count).find_bound(BOUND_SECONDS)
+
+    def above_best(self, count: int) -> float:
+        """Beside the best whole nodes of the kinds that the bound is made of."""
+        judged = self._judge(count)
+        judged.find_bound(BOUND_SECONDS)
+        return self.cost() / judged.search(judged.alone(), BOUND_SECONDS)
+
+    def _judge(self, count: int) -> PackingBound:
         shapes = [self.parts[name][0] for name, number in self.counts(count).items() for _ in range(number)]
         types = [
             InstanceType(name, parse_amounts(size.capacity), parse_amounts(size.capacity), ())
             for name, size in TYPES.items()
         ]
-        judged = judge(shapes, types, [self.prices[name] for name in TYPES])
-        return self.cost() / judged.find_bound(BOUND_SECONDS)
+        return judge(shapes, types, [self.prices[name] for name in TYPES])
 
 
 def counts(parts: Parts, count: int) -> dict[str, int]:

@@ -34,6 +34,7 @@ TITLES = {
     "cluster.x-k8s.io": ("Cluster API", "../cluster-api.md"),
     "karpenter.sh": ("Provisioning: NodePools and NodeClaims", "../provisioning.md"),
     "karpenter.cluster.x-k8s.io": ("Provisioning: the node class of Cluster API", "../provisioning.md"),
+    "provision.shoal.dev": ("Provisioning: what NodePools may launch", "../provisioning.md"),
 }
 """By group, in the order of the index: what it is about, and the page that explains it."""
 MEANT = frozenset("&<>[]()|*_`\\{}")

@@ -24,6 +24,8 @@ import uvloop
 
 from shoal.assemble.server.hub import ShoalServer, ShoalServerSettings, StoreSettings
 from shoal.assemble.storage.datadir import render_kubeconfig, write_private_file
+from shoal.kinds.limits import DEFAULT_LIMITS, UNLIMITED, ClusterLimits
+from shoal.objects.egress import LOOPBACK, EgressSettings
 
 Object = dict[str, Any]
 T = TypeVar("T")
@@ -33,6 +35,10 @@ HANG = 120.0
 REUSED_SECONDS = 60.0
 """A connection that rested for longer is opened anew: the server closes it after a while, perhaps just now."""
 _numbers = itertools.count(1)
+
+
+TEST_EGRESS = EgressSettings(LOOPBACK, discloses_failures=True)
+"""Webhooks of tests are on loopback, in any logical cluster, and tests compare upstream's messages."""
 
 
 class Server:
@@ -46,6 +52,9 @@ class Server:
         *,
         worker_processes: bool = False,
         root_profile: str = "",
+        cluster_limits: ClusterLimits = DEFAULT_LIMITS,
+        root_limits: ClusterLimits = UNLIMITED,
+        egress: EgressSettings = TEST_EGRESS,
     ) -> None:
         self.loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="shoal", daemon=True)
@@ -56,6 +65,9 @@ class Server:
             store=store or StoreSettings(),
             run_worker_processes=worker_processes,
             root_profile=root_profile,
+            cluster_limits=cluster_limits,
+            root_limits=root_limits,
+            egress=egress,
         )
         self.shoal = self.call(ShoalServer.start(settings))
         self.port = self.shoal.server.port

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import re
 import shutil
@@ -168,9 +169,22 @@ def test_every_path_in_the_architecture_exists() -> None:
 
 @pytest.mark.parametrize("path", sorted(p for p in files() if p.suffix == ".md"), ids=name)
 def test_links_of_the_documentation_lead_somewhere(path: Path) -> None:
-    targets = re.findall(r"\]\(([^)#\s]+)", path.read_text())
-    broken = [target for target in targets if "://" not in target and not (path.parent / target).exists()]
+    targets = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", path.read_text())
+    broken = [target for target in targets if "://" not in target[0] and not leads_somewhere(path, *target)]
     assert broken == []
+
+
+def leads_somewhere(page: Path, target: str, anchor: str) -> bool:
+    """To a file, and to a heading of it if the link has an anchor."""
+    file = page.parent / target if target else page
+    return file.exists() and (not anchor or anchor in anchors(file))
+
+
+@functools.cache
+def anchors(page: Path) -> set[str]:
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_readme_names_the_two_commands() -> None:

@@ -214,10 +214,19 @@ def test_what_only_a_node_could_answer_is_refused_by_name(core: Cluster) -> None
     assert message(core.get(f"{PODS}/free/log?container=z"), 400) == "container z is not valid for pod free"
     assert message(core.get(f"{PODS}/free/exec?command=x"), 400) == "pod free does not have a host assigned"
     for path in ("log", "exec", "attach", "portforward", "proxy", "proxy/some/path"):
-        assert message(core.get(f"{PODS}/bound/{path}"), 501) == "simulated node; use infrastructure: kind"
+        said = "this server does not connect to kubelets: ask node n itself, for example with crictl"
+        assert message(core.get(f"{PODS}/bound/{path}"), 501) == said
+    core.patch("/api/v1/nodes/n", {"metadata": {"labels": {"shoal.dev/simulated": "true"}}}, "merge").ok()
+    said = (
+        "node n is simulated and runs no containers: kubectl describe shows the state and the Events of its pods;"
+        " containers run in clusters with real nodes, such as a KINDCluster or a joined cluster (docs/kind.md)"
+    )
+    for path in (f"{PODS}/bound/log", f"{PODS}/bound/exec?command=x", "/api/v1/nodes/n/proxy/metrics"):
+        assert message(core.get(path), 501) == said
     assert core.post(f"{PODS}/bound/exec?command=x", {}).status == 501
-    assert core.get("/api/v1/nodes/n/proxy/metrics").status == 501
-    assert core.get(f"{SERVICES}/kubernetes/proxy/").status == 501
+    assert "does not connect to pods, and so not to Service kubernetes" in message(
+        core.get(f"{SERVICES}/kubernetes/proxy/"), 501
+    )
     assert core.get(f"{PODS}/nobody/log").status == 404
 
 

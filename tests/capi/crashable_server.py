@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml
 
-from shoal.assemble.server.api_server import ApiServer, ApiServerSettings, admin_user
+from shoal.assemble.server.api_server import ApiServer, admin_user
+from shoal.assemble.server.api_server_settings import ApiServerSettings
 from shoal.assemble.server.embedded_controllers import EmbeddedControllers
 from shoal.capi.informers import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINES
 from shoal.capi.providers.embedded.informers import LOGICAL_CLUSTERS

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.capi.management_cluster import Management, condition
 
 Object = dict[str, Any]
@@ -242,15 +244,25 @@ def test_a_deletion_hook_holds_a_machine(management: Management) -> None:
     management.eventually(lambda: name not in management.names("machines"))
 
 
-def test_a_missing_template_is_said(management: Management) -> None:
+@pytest.mark.parametrize(
+    ("reference", "reason"),
+    [
+        ({"name": "nowhere"}, "EmbeddedMachineTemplate does not exist"),
+        (
+            {"apiGroup": "infrastructure.example.com", "kind": "MetalMachineTemplate"},
+            "no infrastructure provider of MetalMachineTemplate runs here",
+        ),
+    ],
+)
+def test_a_missing_template_is_said(management: Management, reference: Object, reason: str) -> None:
     management.apply()
     management.settled(3)
-    reference = {"infrastructureRef": {"name": "nowhere"}}
-    management.patch("machinedeployments", "east-default", {"spec": {"template": {"spec": reference}}})
+    changed = {"spec": {"template": {"spec": {"infrastructureRef": reference}}}}
+    management.patch("machinedeployments", "east-default", changed)
 
     def said() -> bool:
         found = condition(management.get("machinedeployments", "east-default"), "ScalingUp")
-        return found is not None and found["message"].endswith("EmbeddedMachineTemplate does not exist")
+        return found is not None and found["message"].endswith(reason)
 
     management.eventually(said)
     assert len(management.all("machines")) == 3

@@ -84,7 +84,7 @@ KUBECONFIGS: dict[str, Case] = {
 }
 NAMES: dict[str, Case] = {
     "command": ("staus", USAGE, "No such command 'staus'.", "shoal status --help"),
-    "flag": ("up --listn x", USAGE, "No such option '--listn'. Did you mean '--listen'?", "shoal up --help"),
+    "flag": ("up --data-dri x", USAGE, "No such option '--data-dri'. Did you mean '--data-dir'?", "shoal up --help"),
     "argument": ("status extra", USAGE, "Got unexpected extra argument (extra)", "shoal status --help"),
     "output": (
         "status -o xml",
@@ -109,8 +109,8 @@ NAMES: dict[str, Case] = {
     "kind of explain": (
         "explain nothing x --kubeconfig {good}",
         FAILED,
-        "The hub does not serve nothing",
-        "give the kind as",
+        "the server has no kind 'nothing'",
+        "as for kubectl",
     ),
     "kind applied": (
         "apply -f {unknown} --kubeconfig {good}",

@@ -15,6 +15,7 @@ from shoal.assemble.commands.tree import Tree
 from shoal.assemble.commands.tree_model import TypedObject, build_tree, by_owner, readiness_of
 from shoal.cli import top, tree
 from shoal.cli.options.hub import CommandError
+from shoal.cli.status import _cluster_row, _deployment_row, _managed_cluster_row, _worker_row
 from shoal.cli.timeline import (
     EVENTS,
     TimelineEntry,
@@ -81,6 +82,23 @@ def test_a_tree_for_programs(run: Run) -> None:
         ("hosted", "west"),
     ]
     assert yaml.safe_load(said(run("tree", "worker", "worker-1", "-o", "yaml")))["top"]["asked"] is True
+
+
+WAITING = ("RunContainerError", "CreateContainerConfigError", "ImagePullBackOff", "ErrImagePull", "CrashLoopBackOff")
+
+
+@pytest.mark.parametrize("reason", WAITING)
+@pytest.mark.parametrize(("field", "before"), [("containerStatuses", ""), ("initContainerStatuses", "Init:")])
+def test_a_tree_shows_why_containers_do_not_start(reason: str, field: str, before: str) -> None:
+    """As `kubectl get pods` does."""
+    metadata = {"name": "a", "uid": "u", "namespace": "default"}
+    status = {"phase": "Pending", field: [{"name": "c", "state": {"waiting": {"reason": reason}}}]}
+    pod = {"metadata": metadata, "spec": {"containers": [{"name": "c"}]}, "status": status}
+    top_, _ = build_tree(TypedObject("Pod", pod), {})
+    assert top_.ready == f"{before}{reason}"
+    pod["status"] = {"phase": "Running", "containerStatuses": [{"name": "c", "ready": True, "state": {"running": {}}}]}
+    top_, _ = build_tree(TypedObject("Pod", pod), {})
+    assert top_.ready == "Running"
 
 
 @pytest.mark.parametrize(
@@ -247,3 +265,19 @@ def test_status_in_every_form(run: Run) -> None:
     assert ageless(whole) == ageless(yaml.safe_load(said(run("status", "-o", "yaml"))))
     assert set(whole["managed clusters"][0]) >= {"name", "phase", "worker", "problem", "version", "nodes", "age"}
     assert "FREE CPU" in said(run("status", "-o", "wide"))
+
+
+def test_status_says_what_is_wrong() -> None:
+    def obj(kind: str, message: str, status: str = "Unknown", **more: Any) -> dict[str, Any]:
+        condition = {"type": kind, "status": status, "reason": "Silent", "message": message}
+        return {"metadata": {"namespace": "default", "name": "x"}, "status": {"conditions": [condition], **more}}
+
+    assert _worker_row(obj("Ready", "no heartbeat"))["problem"] == "no heartbeat"
+    assert _worker_row(obj("Ready", "", "True"))["problem"] == ""
+    lost = obj("WorkerReady", "worker b: no heartbeat", phase="Unknown", errors=[{"message": "an old one"}])
+    assert _managed_cluster_row(lost)["problem"] == "worker b: no heartbeat"
+    assert _managed_cluster_row(obj("WorkerReady", "", "True", errors=[{"message": "a"}]))["problem"] == "a"
+    assert _cluster_row(obj("Ready", ""))["problem"] == "Silent"
+    assert _deployment_row(obj("ClustersReporting", "west does not report", "False"))["problem"] == (
+        "west does not report"
+    )

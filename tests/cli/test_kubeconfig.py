@@ -63,6 +63,12 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         await up.stop()
 
 
+def change_cluster(kubeconfig: Path, fields: Object) -> None:
+    config = yaml.safe_load(kubeconfig.read_text())
+    config["clusters"][0]["cluster"] |= fields
+    kubeconfig.write_text(yaml.safe_dump(config))
+
+
 async def host(world: World, *entries: Object) -> None:
     await world.hub.create(MANAGED_CLUSTERS, managed("east", nodes=0, access=list(entries)), "default")
 
@@ -151,6 +157,15 @@ async def test_the_address_is_that_of_the_kubeconfig_given(world: World) -> None
             assert "kube-system" in await reads(config)
         else:
             assert plugin["args"][-2:] == ["--kubeconfig", file]
+        assert "tls-server-name" not in config["clusters"][0]["cluster"]
+    # Behind a tunnel with another name, the name in the certificate is that of the kubeconfig given.
+    change_cluster(Path(file), {"server": world.address, "tls-server-name": ADVERTISED})
+    printed = await world.shoal("east", "--kubeconfig", file)
+    cluster = yaml.safe_load(printed.stdout)["clusters"][0]["cluster"]
+    assert (cluster["server"], cluster["tls-server-name"]) == (
+        f"{world.address}/managedclusters/default/east",
+        ADVERTISED,
+    )
 
 
 async def test_it_is_added_to_your_own(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

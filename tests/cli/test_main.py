@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from shoal.assemble.commands import controllers as loops
 from shoal.assemble.commands import provisioner as planning
-from shoal.cli import controllers, main, provisioner
+from shoal.assemble.server import loops
+from shoal.cli import main, provisioner
 from shoal.cli.main import COMMANDS, shoal
+from shoal.kinds.rbac.loop_accounts import LOOPS
 from tests.faults.processes import HANG, command
 from tests.serving import Cluster, Server
 
@@ -53,9 +54,13 @@ def test_help_loads_nothing_that_takes_long() -> None:
 
 
 def test_what_help_says_without_loading_is_true() -> None:
-    assert controllers.CONTROLLER_NAMES == loops.CONTROLLER_NAMES
+    assert loops.DESCRIPTORS.keys() == LOOPS.keys()
     assert provisioner.PLANNERS == planning.PLANNERS
     assert planning.ProvisionerSettings().planner == provisioner.PLANNERS[-1]
+    gates = provisioner.parse_feature_gates(None, None, "NodeRepair=true,SpotToSpotConsolidation=true")  # type: ignore[arg-type]
+    settings = planning.ProvisionerSettings(**gates)  # type: ignore[arg-type]
+    assert settings.node_repair
+    assert settings.spot_to_spot_consolidation
     assert (planning.RESPECT, planning.IGNORE) == provisioner.PREFERENCE_POLICIES
     assert (planning.STRICT, planning.BEST_EFFORT) == provisioner.MIN_VALUES_POLICIES
 
@@ -223,6 +228,12 @@ CASES: dict[str, tuple[Callable[[Files], list[str]], int, str, str]] = {
         "Invalid value for '--shutdown-delay-duration': soon: give a duration such as 10s or 1m30s",
         "shoal hub --help",
     ),
+    "no network": (
+        lambda _: ["worker", "--allow-egress", "10.0.0.1/8"],
+        2,
+        "Invalid value for '--allow-egress': 10.0.0.1/8 has host bits set: give networks such as 10.0.0.0/8,fd00::/8",
+        "shoal worker --help",
+    ),
     "no ports": (
         lambda _: ["up", "--cluster-ports", "80-90"],
         2,
@@ -307,4 +318,5 @@ def test_who_reads_may_stop(files: Files) -> None:
 
 def test_json_is_json_also_where_something_fails(files: Files, run_main: Main) -> None:
     code, out, _ = run_main(*asking(files.good, "status", "-o", "json"))
+    assert json.loads(out).get("hub") is None
     assert (code, set(json.loads(out))) == (0, {"workers", "managed clusters", "workload clusters", "deployments"})

@@ -163,7 +163,7 @@ def test_an_error_event_is_raised(cluster: Cluster, how: str) -> None:
 
     async def trim() -> None:
         cache = cluster.server.shoal.server.core.cache
-        cache.trim(cache.revision)
+        cache.history.trim(cache.revision)
 
     cluster.server.call(trim())
 
@@ -248,6 +248,21 @@ def test_a_server_that_is_not_there(cluster: Cluster) -> None:
         with pytest.raises(Unreachable):
             await anext(client.watch(MAPS))
         await transport.close()
+
+    asyncio.run(run())
+
+
+def test_a_server_that_hangs_up_is_named_with_a_reason() -> None:
+    async def run() -> None:
+        listener = await asyncio.start_server(lambda _, writer: writer.transport.abort(), "127.0.0.1", 0)
+        port = listener.sockets[0].getsockname()[1]
+        transport = HttpsTransport(f"https://127.0.0.1:{port}", None)
+        try:
+            with pytest.raises(Unreachable, match=r"cannot be reached: \w+"):
+                await Client(transport).list_all(MAPS)
+        finally:
+            await transport.close()
+            listener.close()
 
     asyncio.run(run())
 

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from shoal.assemble.server.api_server import ApiServer, ApiServerSettings, admin_user
+from shoal.assemble.server.api_server import ApiServer, admin_user
+from shoal.assemble.server.api_server_settings import ApiServerSettings
 from shoal.assemble.server.embedded_controllers import EmbeddedControllers
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import FakeClock
@@ -49,7 +50,9 @@ class World:
 
 
 @asynccontextmanager
-async def world(directory: Path, *, loops: bool = True, root_profile: str = "") -> AsyncIterator[World]:
+async def world(
+    directory: Path, *, loops: bool = True, root_profile: str = "", outside_loops: frozenset[str] = frozenset()
+) -> AsyncIterator[World]:
     clock = FakeClock()
     store = await SqliteStore.open(directory)
     running = EmbeddedControllers()
@@ -57,7 +60,7 @@ async def world(directory: Path, *, loops: bool = True, root_profile: str = "") 
     settings = ApiServerSettings(directory=directory / "pki", tokens=tokens, root_profile=root_profile)
     server = await ApiServer.start(settings, store, clock)
     if loops:
-        running.start(server.transport(), server.core.keys, clock)
+        running.start(server.transport(), server.core.keys, clock, outside_loops=outside_loops)
     try:
         yield World(server, clock, Client(server.transport(), "admin", cluster="root"))
     finally:

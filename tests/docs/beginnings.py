@@ -49,16 +49,17 @@ def cluster_api(scenario: Scenario) -> Iterator[None]:
 
 
 def _prepare(scenario: Scenario, server: Kubernetes) -> None:
-    definitions = yaml.safe_load_all(_call(scenario, "shoal", "crds"))
+    definitions = yaml.safe_load_all(call(scenario, "shoal", "crds"))
     wanted = [each for each in definitions if each["spec"]["group"] not in KARPENTER]
-    _call(scenario, "kubectl", "apply", "-f", "-", given=yaml.safe_dump_all(wanted))
-    _call(scenario, "kubectl", "wait", "--for=condition=Established", "crd", "--all", f"--timeout={HANG:.0f}s")
+    call(scenario, "kubectl", "apply", "-f", "-", given=yaml.safe_dump_all(wanted))
+    call(scenario, "kubectl", "wait", "--for=condition=Established", "crd", "--all", f"--timeout={HANG:.0f}s")
     cluster = {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "east"}}
     body = {**cluster, "spec": {"controlPlaneEndpoint": {"host": "127.0.0.1", "port": server.port}}}
-    _call(scenario, "kubectl", "apply", "-f", "-", given=yaml.safe_dump(body))
+    call(scenario, "kubectl", "apply", "-f", "-", given=yaml.safe_dump(body))
 
 
-def _call(scenario: Scenario, *words: str, given: str = "") -> str:
+def call(scenario: Scenario, *words: str, given: str = "") -> str:
+    """What a program prints that the page takes for granted."""
     program = scenario.tool(words[0])
     done = subprocess.run(
         [program, *words[1:]],
@@ -66,7 +67,7 @@ def _call(scenario: Scenario, *words: str, given: str = "") -> str:
         env=scenario.environment,
         capture_output=True,
         text=True,
-        timeout=HANG,
+        timeout=scenario.patience,
         check=False,
     )
     assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"

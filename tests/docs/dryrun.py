@@ -15,7 +15,7 @@ import click
 import yaml
 
 from shoal.cli.main import shoal
-from tests.docs.pages import NOT_RUN, ROOT, Block, Page
+from tests.docs.pages import NOT_RUN, ROOT, TYPED_BY, Block, Page
 from tests.docs.words import Command, commands, values
 from tests.serving import Answer, Cluster
 
@@ -31,7 +31,6 @@ REASONS = (
     "a NATS server",
     "a package index",
     "another machine",
-    "docker",
     "etcd",
     "minutes",
     "root",
@@ -42,7 +41,11 @@ _UNKNOWN = re.compile(r"[$…]|^[A-Z][A-Z_/]*$")
 """A word that only the reader knows."""
 
 
-def wrong_reason(block: Block) -> str:
+def wrong_reason(page: Page, block: Block) -> str:
+    if TYPED_BY in block.marks:
+        file = ROOT / "tests" / block.marks[TYPED_BY]
+        calls = f'typed_block("{page.name}", '
+        return "" if file.is_file() and calls in file.read_text() else f"{file.name} does not call {calls}"
     needs = block.marks[NOT_RUN].removeprefix("needs ").split(", ")
     strange = [each for each in needs if each not in REASONS]
     return f"not run: needs {', '.join(strange)}? Known are {', '.join(REASONS)}" if strange else ""

@@ -17,9 +17,10 @@ ROOT = Path(__file__).parents[2]
 SHELL = ("sh", "bash", "console")
 OTHERS = ("text", "yaml", "json", "mermaid", "python", "toml", "ini", "http", "diff")
 """Languages of blocks that nobody types into a shell."""
-NOT_RUN, TERMINAL, INTERRUPT, ONLY, BEGINS = "not run", "terminal", "interrupt", "only", "begins with"
+NOT_RUN, TYPED_BY, TERMINAL, INTERRUPT, ONLY = "not run", "typed by", "terminal", "interrupt", "only"
+BEGINS = "begins with"
 NOT_CLOSED = "a block that is not closed"
-MARKS = (NOT_RUN, TERMINAL, INTERRUPT, ONLY)
+MARKS = (NOT_RUN, TYPED_BY, TERMINAL, INTERRUPT, ONLY)
 _MARK = re.compile(r"^\s*<!-- ([a-z ]+): (.+?) -->\s*$")
 _FENCE = re.compile(r"^(\s*)(```+|~~~+)\s*([^`]*?)\s*$")
 
@@ -39,7 +40,7 @@ class Block:
 
     @property
     def is_run(self) -> bool:
-        return self.is_shell and NOT_RUN not in self.marks
+        return self.is_shell and not self.marks.keys() & {NOT_RUN, TYPED_BY}
 
     @property
     def script(self) -> str:
@@ -87,6 +88,14 @@ class Page:
 def pages() -> list[Page]:
     files = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     return [read(file, file.read_text()) for file in files]
+
+
+def typed_block(page: str, words: str, test: str) -> str:
+    """What a test types that is not of this folder: the one block of a page that is marked so and has these words."""
+    path = ROOT / page
+    marked = [block for block in read(path, path.read_text()).blocks if block.marks.get(TYPED_BY) == test]
+    (script,) = (block.script for block in marked if words in block.text)
+    return script
 
 
 def read(path: Path, text: str) -> Page:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
@@ -11,15 +13,19 @@ import pytest
 
 from tests.docs.pages import ROOT, Page
 from tests.docs.running import needs_more
-from tests.docs.scenario import Scenario, shoal_commands
+from tests.docs.scenario import HANG, Scenario, shoal_commands
 from tests.packages.building import script, wheel
 from tests.real.building import program
 from tests.real.programs import kubectls
 
 PACKAGES = Path(click.__file__).parents[1]
 """Where the packages are that Shoal depends on; its own .pth file there is not read by way of PYTHONPATH or another."""
-OF_THE_MACHINE = {"make", "pip", "python3"}
-CLONED = ("Makefile", "pyproject.toml", "requirements", "scripts", "src", "examples", "deploy")
+OF_THE_MACHINE = {"docker", "make", "pip", "python3"}
+NewScenario = Callable[..., Scenario]
+CLONED = (
+    *("Makefile", "pyproject.toml", "LICENSE", "NOTICE", "README.md"),
+    *("requirements", "scripts", "src", "examples", "deploy"),
+)
 
 
 def tools(page: Page) -> dict[str, Path]:
@@ -27,22 +33,31 @@ def tools(page: Page) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for name in sorted(needs_more(page) - OF_THE_MACHINE):
         newest = list(kubectls().values())[-1:] if name == "kubectl" else []
-        file = Path(newest[0]) if newest else program(name)
+        file = Path(newest[0]) if newest else program("helm4" if name == "helm" else name)
         if file is None:
             pytest.skip(name)
         found[name] = file
     return found
 
 
-def reader(page: Page, variant: str, place: Path) -> Scenario:
-    return {"": _with_shoal, "clone": _with_clone, "wheel": _with_wheel}[variant](page, place)
+def reader(page: Page, variant: str, place: Path, *, patience: float = HANG, own_ports: bool = False) -> Scenario:
+    readers = {"": _with_shoal, "clone": _with_clone, "wheel": _with_wheel}
+    return readers[variant](partial(Scenario, patience=patience, own_ports=own_ports), page, place)
 
 
-def _with_shoal(page: Page, place: Path) -> Scenario:
-    return Scenario(page, place, shoal_commands() | tools(page))
+def kept_wheels(clone: Path) -> None:
+    """What images and packages are built from: downloaded once for all readers."""
+    wheels = Path("build/wheels")
+    (ROOT / wheels).mkdir(parents=True, exist_ok=True)
+    (clone / wheels).parent.mkdir()
+    (clone / wheels).symlink_to(ROOT / wheels)
 
 
-def _with_clone(page: Page, place: Path) -> Scenario:
+def _with_shoal(new: NewScenario, page: Page, place: Path) -> Scenario:
+    return new(page, place, shoal_commands() | tools(page))
+
+
+def _with_clone(new: NewScenario, page: Page, place: Path) -> Scenario:
     """What `make` would install is there already: `.venv` leads to the packages of the tests, and nowhere else."""
     clone = place / "shoal"
     clone.mkdir()
@@ -58,14 +73,15 @@ def _with_clone(page: Page, place: Path) -> Scenario:
     packages = Path(bootstrap.site_packages(str(environment), version))
     (packages / "dependencies.pth").write_text(f"{PACKAGES}\n")
     bootstrap.link_project(str(clone), str(environment), version)
-    stamp = bootstrap.stamp("runtime", str(clone), version)
-    Path(bootstrap.stamp_path(str(environment), "runtime")).write_text(stamp)
-    return Scenario(page, place, tools(page), clone=clone)
+    for group in ("runtime", "dev"):
+        stamp = bootstrap.stamp(group, str(clone), version)
+        Path(bootstrap.stamp_path(str(environment), group)).write_text(stamp)
+    return new(page, place, tools(page), clone=clone)
 
 
-def _with_wheel(page: Page, place: Path) -> Scenario:
+def _with_wheel(new: NewScenario, page: Page, place: Path) -> Scenario:
     """pip installs the wheel alone; what it depends on are the packages of the tests, by PYTHONPATH."""
-    scenario = Scenario(page, place, tools(page))
+    scenario = new(page, place, tools(page))
     wheel(scenario.directory)
     (place / "bin" / "python3").write_text(f'#!/bin/sh\nexec {Path(sys.executable).resolve()} "$@"\n')
     (place / "bin" / "python3").chmod(0o755)

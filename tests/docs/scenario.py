@@ -25,7 +25,7 @@ from tests.docs.pages import INTERRUPT, ROOT, TERMINAL, Block, Page
 from tests.docs.words import Command, commands
 
 HANG = 120.0
-"""No step takes longer: a hang guard, not a measure."""
+"""No step takes longer: a hang guard, not a measure. Steps that make containers have a longer one."""
 LOOK_AGAIN = 0.3
 _ADDRESS = re.compile(r"\b(127\.0\.0\.1|localhost):(\d{4,5})\b")
 _LOOKS = {
@@ -58,9 +58,13 @@ def only_looks(script: str) -> bool:
 class Ports:
     """Each port that a page names, and the one it has here; kept from everybody else until the page ends."""
 
+    are_replaced: bool = True
+    """False: a page has the ports that it names."""
     taken: dict[str, socket.socket] = field(default_factory=dict)
 
     def here(self, port: str) -> int:
+        if not self.are_replaced:
+            return int(port)
         if port not in self.taken:
             held = socket.socket()
             # Bound and not listening: the port is given to nobody else, and who asks for it by number gets it.
@@ -120,8 +124,8 @@ class Running:
 class Shell:
     """One bash that all blocks of a page are typed into: what one sets, the next has."""
 
-    def __init__(self, directory: Path, environment: dict[str, str], notes: Path) -> None:
-        self._notes = notes
+    def __init__(self, directory: Path, environment: dict[str, str], notes: Path, patience: float) -> None:
+        self._notes, self._patience = notes, patience
         self._process = subprocess.Popen(
             ["bash"],
             stdin=subprocess.PIPE,
@@ -143,7 +147,7 @@ class Shell:
         file.write_text(f"set -euo pipefail\n{script}\n")
         source = f"(source {file})" if apart else f"source {file}"
         line = f"{source} </dev/null >{said} 2>&1; code=$?; set +euo pipefail; echo $code\n"
-        guard = threading.Timer(HANG, self._kill)
+        guard = threading.Timer(self._patience, self._kill)
         guard.start()
         try:
             self._process.stdin.write(line)
@@ -169,9 +173,20 @@ class Shell:
 
 
 class Scenario:
-    def __init__(self, page: Page, place: Path, tools: dict[str, Path], *, clone: Path | None = None) -> None:
-        """`tools` are on PATH under these names; `clone` is where the reader has the repository, if they have one."""
-        self.page = page
+    def __init__(
+        self,
+        page: Page,
+        place: Path,
+        tools: dict[str, Path],
+        *,
+        clone: Path | None = None,
+        patience: float = HANG,
+        own_ports: bool = False,
+    ) -> None:
+        """`tools` are on PATH under these names; `clone` is where the reader has the repository, if they have one.
+        `own_ports`: nobody else reads meanwhile, so the ports are those of the page.
+        """
+        self.page, self.patience = page, patience
         self.home, self.notes = place / "home", place / "notes"
         self.directory = clone or place / "here"
         for folder in (self.home, self.notes, self.directory, place / "bin", place / "tmp"):
@@ -180,7 +195,7 @@ class Scenario:
             (place / "bin" / name).symlink_to(file)
         for name in () if clone else ("examples", "deploy"):
             (self.directory / name).symlink_to(ROOT / name)
-        self.ports = Ports()
+        self.ports = Ports(not own_ports)
         self.environment = {
             "HOME": str(self.home),
             "PATH": f"{place / 'bin'}{os.pathsep}/usr/local/bin{os.pathsep}/usr/bin{os.pathsep}/bin",
@@ -199,7 +214,7 @@ class Scenario:
             if beginning is not None:
                 stack.enter_context(beginning(self))
             stack.callback(self._end_terminals)
-            shell = Shell(self.directory, self.environment, self.notes)
+            shell = Shell(self.directory, self.environment, self.notes, self.patience)
             stack.callback(shell.close)
             for block in self.page.steps(variant):
                 self._step(shell, block)
@@ -215,7 +230,7 @@ class Scenario:
         file = self.notes / f"{name}.sh"
         file.write_text(self.ports.given(script))
         running = self._terminals[name] = Running(file, self.notes / name, self.directory, self.environment)
-        end = time.monotonic() + HANG
+        end = time.monotonic() + self.patience
         while True:
             over = running.ended or time.monotonic() > end  # asked before what it has said is read
             what = differs(ready, self._told(running.said()), so_far=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.dryrun import wrong_reason
 from tests.docs.pages import ROOT, read
 from tests.docs.scenario import HANG, PageFailed, Ports, Scenario
 
@@ -96,3 +97,28 @@ def test_a_port_of_a_page_is_another_here_and_told_as_the_pages_own(tmp_path: Pa
         block("sh", "echo at 127.0.0.1:6443, by $SHOAL_LISTEN") + block("text", "at 127.0.0.1:6443, by 127.0.0.1:6443"),
         tmp_path,
     )
+
+
+def test_a_block_that_another_test_types_is_not_run_here(tmp_path: Path) -> None:
+    run(block("sh", "false", "typed by: real/test_debian_machine.py"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("test", "why"),
+    [
+        ("real/test_debian_machine.py", ""),
+        ("real/test_image.py", 'test_image.py does not call typed_block("docs/installing.md", '),
+        ("real/test_nothing.py", 'test_nothing.py does not call typed_block("docs/installing.md", '),
+    ],
+)
+def test_a_test_that_does_not_type_a_block_is_named(test: str, why: str) -> None:
+    page = read(ROOT / "docs" / "installing.md", block("sh", "true", f"typed by: {test}"))
+    assert wrong_reason(page, page.blocks[0]) == why
+
+
+def test_readers_of_containers_have_the_ports_of_the_page(tmp_path: Path) -> None:
+    page = read(ROOT / "docs" / "x.md", block("sh", "echo at 127.0.0.1:6443") + block("text", "at 127.0.0.1:6443"))
+    scenario = Scenario(page, tmp_path, {}, own_ports=True)
+    scenario.run()
+    assert scenario.ports.given("localhost:8080") == "localhost:8080"
+    assert scenario.ports.taken == {}

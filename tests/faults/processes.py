@@ -96,9 +96,9 @@ class Up:
             self._errors.close()
         return self._process.returncode, self.said_since_ready
 
-    def client(self) -> Client:
-        """Closed by `close`, if not before."""
-        client = Client(self)
+    def client(self, token: str = "") -> Client:
+        """Of the administrator, if no token is given. Closed by `close`, if not before."""
+        client = Client(self, token)
         self._clients.append(client)
         return client
 
@@ -114,8 +114,8 @@ class Refused(Exception):
 class Client:
     """One connection. OSError and HTTPException mean that nobody knows what became of the request."""
 
-    def __init__(self, up: Up) -> None:
-        self._token = up.token
+    def __init__(self, up: Up, token: str = "") -> None:
+        self._token = token or up.token
         self._connection = http.client.HTTPSConnection("127.0.0.1", up.port, context=up.context, timeout=HANG)
 
     def request(self, method: str, path: str, body: object = None) -> Object:
@@ -125,6 +125,14 @@ class Client:
             raise Refused(answer.status, content)
         found: Object = json.loads(content)
         return found
+
+    def text(self, path: str) -> str:
+        """What is no JSON, such as metrics."""
+        answer = self._send("GET", path, None)
+        content = answer.read()
+        if answer.status >= 300:
+            raise Refused(answer.status, content)
+        return content.decode()
 
     def watch(self, path: str) -> Iterator[Object]:
         """Events until the server ends the stream or the connection breaks, and which of the two."""

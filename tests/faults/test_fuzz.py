@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shoal.apiserver.inprocess import Pipe
 from shoal.objects import protobuf
-from shoal.objects.wire import Request, Response
+from shoal.objects.wire import Request, Response, StreamResponse
 from tests.faults.quiet import check_cache, errors_logged
 from tests.faults.requests import Resources, requests
 from tests.serving import DEFINITIONS, Answer, Cluster, Server, fresh_cluster, widget_definition
@@ -41,6 +41,7 @@ async def handled(server: Server, request: Request) -> tuple[int, bytes]:
         answer = await answer
     if isinstance(answer, Response):
         return answer.status, answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+    assert isinstance(answer, StreamResponse)
     pipe = Pipe()
     answer.start(pipe)
     pipe.close()

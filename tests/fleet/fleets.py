@@ -14,12 +14,14 @@ from typing import Any, TypeVar
 
 import yaml
 
-from shoal.assemble.server.api_server import ApiServer, ApiServerSettings, admin_user
+from shoal.assemble.server.api_server import ApiServer, admin_user
+from shoal.assemble.server.api_server_settings import ApiServerSettings
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, SystemClock
 from shoal.fleet.bus.settings import BusSettings
 from shoal.fleet.controllers import WATCH_BUS, FleetRunnable, new_hub_controllers, new_worker_controllers
 from shoal.fleet.join.controller import ensure_worker_namespace
+from shoal.fleet.join.decide import joined_worker
 from shoal.fleet.resources import MANAGED_CLUSTERS, SECRETS, WORKERS
 from shoal.fleet.worker.informers import CLUSTERS
 from shoal.fleet.worker.settings import WorkerSettings
@@ -59,6 +61,12 @@ def as_worker(admin: Client, name: str) -> Client:
     return found
 
 
+async def join_worker(admin: Client, name: str) -> None:
+    """Creates the Worker of a worker that has joined: without one a worker has hardly any rights."""
+    await ensure_worker_namespace(admin)
+    await admin.create(WORKERS, joined_worker({"metadata": {"uid": "join"}}, name), SYSTEM)
+
+
 def _ensure(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
 
@@ -83,13 +91,21 @@ class Fleet:
         self._running: dict[str, AsyncExitStack] = {}
 
     async def join(
-        self, name: str, capacity: int = 10, location: str = "", store: str = "", bus: BusSettings = WATCH_BUS
+        self,
+        name: str,
+        capacity: int | None = 10,
+        location: str | None = "",
+        store: str = "",
+        bus: BusSettings = WATCH_BUS,
+        on_registered: Callable[[Object, Object], None] = lambda before, after: None,
     ) -> Client:
         """A worker with a server of its own (`store` names one that is there), and its loops."""
         store = store or name
         if store not in self.own:
             self.own[store] = await self._stack.enter_async_context(server(self._directory / store, self.clock))
-        settings = WorkerSettings(name, capacity, location, "v1.36.4", "https://hub:6443", "-----CA-----\n")
+        settings = WorkerSettings(
+            *(name, capacity, location, "v1.36.4", "https://hub:6443", "-----CA-----\n"), on_registered=on_registered
+        )
         loops = new_worker_controllers(as_worker(self.hub, name), self.own[store], self.clock, settings, bus)
         self._running[name] = stack = AsyncExitStack()
         await stack.enter_async_context(running(loops))

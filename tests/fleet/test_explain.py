@@ -258,7 +258,7 @@ def test_what_is_not_there_is_said(kubeconfig: str) -> None:
     assert (run.exception.exit_code, run.exception.hint) == (1, "shoal status lists them")
     assert '"nobody" not found' in str(run.exception)
     run = CliRunner().invoke(command, ["Pod", "x", "--kubeconfig", kubeconfig])
-    assert "Pod cannot be placed" in str(run.exception) or "does not serve Pod" in str(run.exception)
+    assert str(run.exception) == "the server has no kind 'Pod'"
 
 
 def test_a_hub_that_does_not_answer(tmp_path: Path) -> None:

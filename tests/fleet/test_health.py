@@ -89,6 +89,36 @@ def test_health(heard: Heartbeat | None, ready: str, phase_: str, reason: str, a
     )
 
 
+def test_a_worker_without_the_bus_is_heard_and_its_clusters_are_not_known() -> None:
+    lease = lease_at(START)
+    lease["metadata"] = {"annotations": {"shoal.dev/bus-down-since": NOW}}
+    heard = observe_heartbeat(None, lease, True, START, 1000.0)
+    found = decide_health(worker(), heard, 1000.0, NOW)
+    assert found.status is not None
+    assert found.status["phase"] == "Running"
+    cut_off = {**worker(), "status": found.status}
+    assert {one["type"]: one["status"] for one in found.status["conditions"]} == {
+        "Ready": "True",
+        "BusConnected": "False",
+    }
+    managed = {"metadata": {"generation": 1}, "status": {"assignedWorker": "w", "phase": "Running"}}
+    unknown = reachability_status(managed, cut_off, NOW)
+    assert unknown is not None
+    assert unknown["phase"] == "Unknown"
+    (said,) = unknown["conditions"]
+    assert (said["type"], said["status"], said["reason"]) == ("WorkerReady", "Unknown", "BusNotConnected")
+    assert said["message"] == (
+        f"worker w: no connection to the bus since {NOW}: no change reaches the worker, and no status arrives; the "
+        "hosted cluster may still run"
+    )
+    again = observe_heartbeat(heard, lease_at(START + 10), True, START, 1010.0)
+    back = decide_health(cut_off, again, 1010.0, NOW)
+    assert back.status is not None
+    status = reachability_status({**managed, "status": unknown}, {**worker(), "status": back.status}, NOW)
+    assert status is not None
+    assert condition({"status": status}, "WorkerReady")["status"] == "True"
+
+
 def test_one_that_is_being_deleted_says_so() -> None:
     found = decide_health(worker(deletionTimestamp=NOW), Heartbeat("a", 1000.0), 1000.0, NOW)
     assert found.status is not None
@@ -144,7 +174,7 @@ async def test_silence_makes_a_worker_lost_and_a_word_brings_it_back(tmp_path: P
         await made.join("w1")
         assert condition(await settle(made, "w1", "Running"), "Ready")["status"] == "True"
         found = await made.until("east", lambda obj: phase(obj) == "Provisioning")
-        assert condition(found, "WorkerReady")["message"] == "worker w1 renews its Lease again"
+        assert condition(found, "WorkerReady")["message"] == "worker w1 is heard again"
 
 
 @pytest.mark.anyio

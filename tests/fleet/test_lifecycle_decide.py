@@ -343,3 +343,16 @@ def test_the_nodes_of_each_pool_are_counted() -> None:
     assert status["nodes"] == 12
     said = next(one for one in status["conditions"] if one["type"] == "NodesReady")
     assert said["message"] == "2 of 3 nodes are ready"
+
+
+@pytest.mark.parametrize("field", ["limits", "provisioner"])
+def test_an_optional_field_of_the_hosted_cluster_follows_the_spec(field: str) -> None:
+    first: Object = {"a": 1, "inner": {"x": True, "y": True}}
+    known = whole(copy(**{field: first}))
+    assert known["embeddedclusters", "east"]["spec"][field] == first
+    wanted: Object
+    for wanted in ({"a": 2, "inner": {"y": True}}, {"b": 1}, {"b": 1, "inner": {"x": False}}, {}):
+        given = copy(**{field: wanted})
+        known = carried_out(known, plan_changes(given, known, ("embedded",)))
+        assert known["embeddedclusters", "east"]["spec"].get(field, {}) == wanted
+        assert plan_changes(given, known, ("embedded",)) == HostingChanges()

@@ -135,6 +135,7 @@ async def test_location_selector_taints_and_infrastructure(tmp_path: Path) -> No
         said = "0 of 2 workers fit: 2 are not in location south"
         await made.until("south", lambda obj: phase(obj) and obj["status"]["errors"][0]["message"] == said)
         said = "0 of 2 workers fit: 2 do not provide infrastructure kind"
+        said += " (start a worker with --kind where kind and a container engine are installed: docs/kind.md)"
         await made.until("real", lambda obj: phase(obj) and obj["status"]["errors"][0]["message"] == said)
 
 

@@ -27,9 +27,15 @@ from shoal.objects.selectors import parse_label_selector
 Object = dict[str, Any]
 NOW = "2026-11-15T12:00:00Z"
 
+NO_KIND = (
+    "does not provide infrastructure kind (start a worker with --kind where kind and a container engine are "
+    "installed: docs/kind.md)"
+)
 ROOMY = Candidate("w", capacity=2)
 TAINTED = replace(ROOMY, taints=(("team", "a", "NoSchedule"),))
 NOT_TOLERATED = "has untolerated taint team=a:NoSchedule"
+KIND = ClusterRequirements(infrastructure="kind")
+KIND_WORKER = replace(ROOMY, infrastructures=frozenset({"kind"}), machine=(("machine-cpu", 2000),))
 LIMITED = replace(ROOMY, allocatable=(("cpu", 8000), ("nodes", 3)))
 
 
@@ -55,8 +61,54 @@ def why_not(asked: ClusterRequirements, worker: Candidate, used: WorkerUsage) ->
         (ClusterRequirements(), replace(ROOMY, is_ready=False), 0, "is not ready"),
         (ClusterRequirements(), replace(ROOMY, is_deleting=True), 0, "is being deleted"),
         (ClusterRequirements(), replace(ROOMY, is_cordoned=True), 0, "is cordoned"),
-        (ClusterRequirements(infrastructure="kind"), ROOMY, 0, "does not provide infrastructure kind"),
-        (ClusterRequirements(infrastructure="kind"), replace(ROOMY, infrastructures=frozenset({"kind"})), 0, ""),
+        (
+            ClusterRequirements(infrastructure="kind"),
+            ROOMY,
+            0,
+            NO_KIND,
+        ),
+        (KIND, KIND_WORKER, 0, ""),
+        (KIND, replace(KIND_WORKER, kind_error="KindNotFound"), 0, "has no kind command"),
+        (KIND, replace(KIND_WORKER, kind_error="EngineNotFound"), 0, "has no container engine"),
+        (
+            KIND,
+            replace(KIND_WORKER, kind_error="EngineUnavailable"),
+            0,
+            "has a container engine that does not answer",
+        ),
+        (KIND, replace(KIND_WORKER, kind_error="TimedOut"), 0, "has no kind that works (TimedOut)"),
+        (ClusterRequirements(), replace(ROOMY, kind_error="KindNotFound"), 0, ""),
+        (replace(KIND, version="v1.36.4"), replace(KIND_WORKER, kind_versions=frozenset({"v1.36.4"})), 0, ""),
+        (
+            replace(KIND, version="v1.36.3"),
+            replace(KIND_WORKER, versions=frozenset({"v1.36"}), kind_versions=frozenset({"v1.36.4"})),
+            0,
+            "does not offer version v1.36.3",
+        ),
+        (
+            requirements_of({"spec": {"infrastructure": "kind", "nodes": 4}}),
+            KIND_WORKER,
+            0,
+            "",
+        ),
+        (
+            requirements_of({"spec": {"infrastructure": "kind", "nodes": 5}}),
+            KIND_WORKER,
+            0,
+            "has less than 2500m cpu left on its machine for kind nodes",
+        ),
+        (
+            requirements_of({"spec": {"infrastructure": "kind", "nodes": 3}}),
+            replace(KIND_WORKER, machine=(("machine-memory", 2 * 2**30),)),
+            0,
+            "has less than 3Gi memory left on its machine for kind nodes",
+        ),
+        (
+            requirements_of({"spec": {"infrastructure": "kind", "nodes": 0}}),
+            replace(KIND_WORKER, allocatable=(("nodes", 0),)),
+            0,
+            "has less than 1 nodes left",
+        ),
         (ClusterRequirements(location="north"), ROOMY, 0, "is not in location north"),
         (ClusterRequirements(location="north"), replace(ROOMY, location="north"), 0, ""),
         (ClusterRequirements(), replace(ROOMY, location="north"), 0, ""),

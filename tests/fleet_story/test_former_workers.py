@@ -10,7 +10,7 @@ import pytest
 from shoal.fleet.resources import MANAGED_CLUSTERS, WORKERS
 from shoal.fleet.worker.handover.controller import HANDED_OVER_ANNOTATION
 from shoal.objects.errors import Forbidden
-from tests.fleet.fleets import as_worker, gone
+from tests.fleet.fleets import as_worker, gone, join_worker
 from tests.fleet.worker.fleets import Fleet, eventually, fleet, phase
 
 Object = dict[str, Any]
@@ -82,6 +82,7 @@ async def test_what_one_that_had_it_before_may_say(tmp_path: Path) -> None:
     async with fleet(tmp_path, "w1") as made:
         await made.create("w1", nodes=0)
         await made.change(lambda managed: {**managed["status"], "formerWorkers": ["w2", "w3"]})
+        await join_worker(made.hub, "w2")
         second, before = as_worker(made.hub, "w2"), await made.get()
         lies: list[Object] = [
             *({"formerWorkers": ["w2"]}, {"formerWorkers": []}, {"formerWorkers": ["w2", "w3"], "phase": "Failed"}),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from shoal.fleet.tunnel import disclosure
 from tests.isolation.tenants import Hub, People
 
 
@@ -21,3 +22,9 @@ def people() -> Iterator[People]:
             people.close()
         finally:
             hub.stop()
+
+
+@pytest.fixture(autouse=True)
+def hub_started_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It refuses tokens that it does not know."""
+    monkeypatch.setattr(disclosure, "STARTUP_SECONDS", 0.0)

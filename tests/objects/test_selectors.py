@@ -163,6 +163,14 @@ def test_label_selector_objects() -> None:
             'values: Invalid value: ["b"]: values set must be empty for exists and does not exist',
         ),
         ({"matchLabels": {"a": 1}}, 'invalid label selector: {"matchLabels":{"a":1}}'),
+        (
+            {"matchLabels": {f"k{number}": "" for number in range(4097)}},
+            "more than 4096 requirements; select by fewer labels",
+        ),
+        (
+            {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"] * 4096}]},
+            "more than 4096 requirements; select by fewer labels",
+        ),
     ],
 )
 def test_refused_label_selector_objects(selector: dict[str, Any], said: str) -> None:
@@ -250,3 +258,9 @@ def test_refused_field_selectors(text: str, said: str) -> None:
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["=", "!="]), st.text(r"x\,=! ", max_size=5))))
 def test_field_selectors_read_what_they_write(terms: list[tuple[str, str, str]]) -> None:
     assert sorted(parse_field_selector(str(FieldSelector(tuple(terms)))).terms) == sorted(terms)
+
+
+def test_too_many_requirements_are_refused() -> None:
+    assert len(parse_label_selector(",".join(f"k{number}" for number in range(4096))).requirements) == 4096
+    with pytest.raises(BadRequest, match="more than 4096 requirements; select by fewer labels"):
+        parse_label_selector(",".join(f"k{number}" for number in range(4098)))

@@ -49,9 +49,12 @@ def pod_of(objects: list[Object], name: str) -> Object:
 
 
 def containers(objects: list[Object]) -> Iterator[Object]:
+    """Of the Deployments, StatefulSets and Pods."""
     for obj in objects:
         if obj["kind"] in ("Deployment", "StatefulSet"):
             yield from obj["spec"]["template"]["spec"]["containers"]
+        elif obj["kind"] == "Pod":
+            yield from obj["spec"]["containers"]
 
 
 def dry_run(objects: list[Object], kubeconfig: Path, directory: Path) -> None:

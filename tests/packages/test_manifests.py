@@ -1,27 +1,20 @@
 """The plain manifests of `deploy/`: a server takes every object, containers are started with flags that exist, and
-what runs in a cluster is confined the same way everywhere. The values of the chart are held against their schema; what
-it renders is in tests/real/test_chart.py, with Helm."""
+what runs in a cluster is confined the same way everywhere. The values of the chart are in test_chart_values.py; what it
+renders is in tests/real/test_chart.py, with Helm."""
 
 from __future__ import annotations
 
 import copy
-import json
 from pathlib import Path
-from typing import Any
 
-import jsonschema_rs
 import pytest
-import yaml
 from click import NoSuchOption
 from click.testing import CliRunner
 
-from shoal import __version__
 from shoal.cli.main import shoal
 from tests.packages.manifests import (
-    CHART,
     DEPLOY,
     OWN_IMAGE,
-    Object,
     check_arguments,
     containers,
     dry_run,
@@ -33,7 +26,7 @@ PLAIN = plain()
 
 
 def test_there_is_something_for_every_part() -> None:
-    assert set(PLAIN) == {"hub", "provisioner", "syncer", "worker"}
+    assert set(PLAIN) == {"controllers", "hub", "provisioner", "syncer", "worker"}
 
 
 @pytest.mark.parametrize("folder", PLAIN)
@@ -87,81 +80,18 @@ def test_flags_that_do_not_exist_are_noticed(arguments: list[str], error: type[E
 # --- the image ---
 
 
-def test_the_image_is_confined_and_says_how_it_is() -> None:
-    text = (DEPLOY / "Containerfile").read_text()
-    stages = [line for line in text.splitlines() if line.startswith("FROM ")]
-    assert len(stages) == 2
-    assert stages[0].endswith(" AS build")
-    assert text.index("USER 65532:65532") > text.index(stages[1]), "of the last stage"
-    assert "HEALTHCHECK" in text
-    assert "https://127.0.0.1:6443/readyz" in text
-    ignored = (DEPLOY / "Containerfile.dockerignore").read_text().split()
-    assert ignored[0] == "*"
-    kept = {line.removeprefix("!") for line in ignored if line.startswith("!")}
-    copied = {word for line in text.splitlines() if line.startswith("COPY ") for word in line.split()[1:-1]}
-    assert {word for word in copied if not word.startswith(("--", "/"))} == kept
-
-
-# --- the chart ---
-
-
-@pytest.fixture(scope="module")
-def schema() -> jsonschema_rs.Validator:
-    return jsonschema_rs.validator_for(json.loads((CHART / "values.schema.json").read_text()))
-
-
-@pytest.fixture
-def values() -> Object:
-    found: Object = yaml.safe_load((CHART / "values.yaml").read_text())
-    return found
-
-
-def test_the_chart_is_of_this_release(values: Object) -> None:
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
-    assert f"{values['image']['repository']}:{values['image']['tag'] or chart['appVersion']}" == OWN_IMAGE
-
-
-def at(values: Object, path: str, value: Any) -> Object:
-    *before, last = path.split(".")
-    inner = values
-    for name in before:
-        inner = inner[name]
-    inner[last] = value
-    return values
-
-
-WRONG: list[tuple[str, Any]] = [
-    ("hub.replicas", 0),
-    ("hub.replica", 3),
-    ("hub.etcd.endpoints", ["etcd:2379"]),
-    ("hub.advertiseAddress", "https://hub.example.com"),
-    ("hub.service.type", "Loadbalancer"),
-    ("hub.rootProfile", "none"),
-    ("hub.persistence.size", "ten"),
-    ("workers", [{"name": "far"}]),
-    ("workers", [{"name": "Far", "hubSecret": "far"}]),
-    ("syncer.enabled", True),
-    ("syncer.resources", []),
-    ("provisioner.enabled", True),
-    ("provisioner.planner", "cheapest"),
-    ("image.pullPolicy", "Sometimes"),
-]
-
-
-def test_values_as_they_are_fit_their_schema(schema: jsonschema_rs.Validator, values: Object) -> None:
-    assert list(schema.iter_errors(values)) == []
-    assert set(schema_of(values)) == set(json.loads((CHART / "values.schema.json").read_text())["properties"])
-
-
-def schema_of(values: Object) -> list[str]:
-    """`global` is Helm's own."""
-    return [*values, "global"]
-
-
-@pytest.mark.parametrize(("path", "value"), WRONG, ids=lambda part: str(part)[:30])
-def test_wrong_values_are_refused(schema: jsonschema_rs.Validator, values: Object, path: str, value: Any) -> None:
-    assert list(schema.iter_errors(at(values, path, value)))
+def test_the_image_is_confined_and_built_without_a_network() -> None:
+    lines = [line for line in (DEPLOY / "Containerfile").read_text().splitlines() if not line.startswith("#")]
+    (user,) = (line for line in lines if line.startswith("USER "))
+    assert user == "USER 65532:65532"
+    assert [line for line in lines if line.startswith(("FROM ", "COPY "))] == [
+        "FROM ${BASE}",
+        "COPY ${TARGETARCH} /opt/shoal",
+    ]
+    # What comes after the user is run as that.
+    assert not [line for line in lines[lines.index(user) :] if line.startswith(("RUN ", "COPY "))]
+    (health,) = (line for line in lines if line.startswith("HEALTHCHECK "))
+    assert "https://127.0.0.1:6443/readyz" in health
 
 
 def test_the_hub_of_the_manifests_can_be_asked_for_its_kubeconfig() -> None:

@@ -56,7 +56,14 @@ class Hub:
             "metadata": {"name": name},
         }
         await self.client.create(CLUSTERS, {**body, "spec": {"kubeconfig": "none", **spec}})
+        await self.publish_room(name, {})
         await self.ready(name, ready)
+
+    async def publish_room(self, name: str, labels: Object | None, pods: int = 10_000) -> None:
+        """A cluster of one group of nodes with these labels, or without nodes."""
+        free = {"cpu": str(pods), "memory": f"{pods}Gi", "pods": str(pods)}
+        groups = [] if labels is None else [{"labels": labels, "nodes": 1, "free": free, "largestFree": free}]
+        await self.client.merge_patch(CLUSTERS, name, {"status": {"nodeGroups": groups}}, subresource="status")
 
     async def ready(self, name: str, status: str) -> None:
         now = rfc3339(self.world.clock.now())
@@ -119,9 +126,9 @@ class Hub:
         conditions = (await self.status()).get("conditions") or ()
         return next((str(one["reason"]) for one in conditions if one["type"] == kind), "")
 
-    async def says(self, reason: str) -> None:
+    async def says(self, reason: str, kind: str = "Progressing") -> None:
         async def look() -> bool:
-            return await self.reason() == reason
+            return await self.reason(kind) == reason
 
         await self.eventually(look)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -82,15 +83,17 @@ class World:
     """Clusters that can run so many of one Deployment, looked at every ten seconds."""
 
     def __init__(self, total: int, rooms: dict[str, int]) -> None:
-        self.rooms, self.now, self.moves = rooms, NOW, 0
+        self.rooms, self.now, self.moves, self.lowest = rooms, NOW, 0, total
         spec = {"replicas": total, "template": {"spec": {"containers": [{"name": "c"}]}}}
         metadata = {"name": "web", "namespace": "default", "uid": "u"}
         self.root = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
         self.leaves: dict[str, Object] = {}
 
     def look(self) -> None:
-        sites = [ClusterInfo(name) for name in self.rooms]
+        sites = [ClusterInfo(name, free={"pods": 1000}) for name in self.rooms]  # more than there is in truth
         found = compute_changes(self.root, self.leaves.values(), (), sites, self.now)
+        for leaf in found.delete:
+            del self.leaves[leaf["metadata"]["labels"]["workloads.kcp.dev/cluster"]]
         for leaf in (*found.create, *found.update):
             name = leaf["metadata"]["labels"]["workloads.kcp.dev/cluster"]
             before = self.leaves.get(name)
@@ -102,6 +105,7 @@ class World:
             leaf["status"] = {"availableReplicas": runs}
             stuck = leaf["spec"]["replicas"] - runs
             leaf["metadata"]["annotations"]["workloads.kcp.dev/unschedulable"] = str(stuck)
+        self.lowest = min(self.lowest, sum(leaf["status"]["availableReplicas"] for leaf in self.leaves.values()))
 
     def until(self, seconds: float) -> dict[str, int]:
         end = self.now + seconds
@@ -117,6 +121,19 @@ def test_they_move_once_and_come_back_when_there_is_room_after_a_pause() -> None
     assert (world.until(200), world.moves) == ({"a": 3, "b": 7}, 2)
     world.rooms["a"] = 100
     assert world.until(200) == {"a": 5, "b": 5}
+
+
+def test_a_cluster_without_room_takes_nothing_that_runs_and_is_tried_ever_less_often() -> None:
+    world = World(12, {"a": 100})
+    assert world.until(60) == {"a": 12}
+    world.rooms["empty"] = 0
+    tried = []
+    for _ in range(6 * 60):
+        tried.append(world.until(60).get("empty", 0) > 0)
+        assert world.lowest == 12, "a replica was given up for one that cannot run"
+    attempts = sum(now and not before for before, now in pairwise([False, *tried]))
+    assert attempts <= 10, "the memory outlives the replicas: after 5, 10, 20, 40, 60, 60, ... minutes"
+    assert world.until(0)["a"] == 12
 
 
 def test_they_do_not_wander_between_clusters_that_are_full() -> None:
@@ -153,4 +170,6 @@ async def test_on_a_hub(hub: Hub) -> None:
     hub.world.clock.step(200)
     await hub.becomes(east=3, west=7)
     hub.world.clock.step(301)
+    await hub.becomes(east=5, west=7)
+    await hub.run("web--east")
     await hub.becomes(east=5, west=5)

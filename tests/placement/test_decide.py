@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shoal.fit.room import NO_DEMAND, ClusterRoom, NodeGroup, PodDemand
 from shoal.placement.cluster_info import ClusterInfo, CurrentShare
 from shoal.placement.decide import PlacementDecision, decide_placement
 from shoal.placement.policy import (
@@ -22,12 +23,13 @@ from shoal.placement.policy import (
     matching_placements,
     parse_policy,
 )
+from shoal.placement.rollout import move_budget
 
 NOW = 1_000_000.0
-ASKS = {"cpu": 500, "pods": 1}
+ASKS = PodDemand({"cpu": 500, "pods": 1})
 
 
-def site(name: str, cpu: float | None = None, **given: Any) -> ClusterInfo:
+def site(name: str, cpu: float | None = 10_000, **given: Any) -> ClusterInfo:
     free = None if cpu is None else {"cpu": int(cpu * 1000), "pods": 1000}
     labels = given.pop("labels", {})
     return ClusterInfo(name, labels={"name": name, **labels}, free=free, **given)
@@ -158,6 +160,18 @@ def test_what_finds_no_node_goes_elsewhere_and_does_not_wander() -> None:
     )
 
 
+def test_what_runs_stays_when_its_new_pod_template_fits_nowhere() -> None:
+    """The rollout in each cluster has ended one replica for three new ones that find no node."""
+    room = ClusterRoom((NodeGroup({"disk": "hdd"}, (), ASKS.requests, ASKS.requests),))
+    sites = [replace(site(name), room=room) for name in "ab"]
+    demand = PodDemand(ASKS.requests, {"nodeSelector": {"disk": "nvme"}})
+    held = {name: CurrentShare(6, 5, capacity_limit=3) for name in "ab"}
+    found = decide_placement(12, sites, DEFAULT_POLICY, held, demand, NOW)
+    assert (found.shares, found.unassigned) == ({"a": 6, "b": 6}, 0)
+    pending = {name: CurrentShare(6, 0, capacity_limit=0) for name in "ab"}
+    assert decide_placement(12, sites, DEFAULT_POLICY, pending, demand, NOW).unassigned == 12
+
+
 def test_it_says_why_not_and_when_to_look_again() -> None:
     dark = site("b", ready=False, since=NOW - 10)
     found = decide_placement(4, [site("a"), dark], DEFAULT_POLICY, {"b": CurrentShare(2, 2)}, ASKS, NOW)
@@ -165,9 +179,17 @@ def test_it_says_why_not_and_when_to_look_again() -> None:
     assert found.shares == {"a": 2, "b": 2}
 
 
+@pytest.mark.parametrize("weight", [0, 1])
+def test_a_cluster_that_keeps_its_replicas_keeps_no_more_than_are_requested(weight: int) -> None:
+    policy = PlacementPolicy(weights=((names("b"), weight),))
+    sites = [site("a", ready=False, since=NOW), site("b")]
+    found = decide_placement(5, sites, policy, {"a": CurrentShare(6, 6)}, ASKS, NOW)
+    assert {name: share for name, share in found.target_shares.items() if share} == {"a": 5}
+
+
 def test_a_move_stays_within_the_budget() -> None:
     found = decide_placement(10, [site("a"), site("b")], DEFAULT_POLICY, {"a": CurrentShare(10, 10)}, ASKS, NOW)
-    assert (found.shares, found.target_shares) == ({"a": 8, "b": 2}, {"a": 5, "b": 5})
+    assert (found.shares, found.target_shares) == ({"a": 10, "b": 3}, {"a": 5, "b": 5}), "successors come first"
 
 
 def test_a_placement_reads_as_it_is_written() -> None:
@@ -180,7 +202,7 @@ def test_a_placement_reads_as_it_is_written() -> None:
     read = parse_policy({"metadata": {"name": "p"}, "spec": spec})
     assert (read.name, read.priority, read.min_clusters, read.spread) == ("p", 3, 2, SpreadConstraint("zone", 2))
     assert (read.divide_by, read.weight_of("a", {}), read.weight_of("b", {})) == ("Capacity", 7, 1)
-    assert (read.min_available(10), read.grace_seconds, read.fail_back_seconds) == (9, 90, float("inf"))
+    assert (move_budget(10, read).min_available, read.grace_seconds, read.fail_back_seconds) == (9, 90, float("inf"))
 
 
 @st.composite
@@ -221,7 +243,9 @@ def test_replicas_are_never_more_nor_lost_and_bounds_hold(
     total, sites, policy, parts = given
     found = decide_placement(total, sites, policy, parts, ASKS, NOW)
     assert sum(found.target_shares.values()) + found.unassigned == total
-    assert 0 <= sum(found.shares.values()) - sum(found.target_shares.values()) <= policy.max_surge_count(total)
+    if sum(found.target_shares.values()):
+        moving = sum(found.shares.values()) - sum(found.target_shares.values())
+        assert 0 <= moving <= move_budget(total, policy).max_surge
     for one in sites:
         if one.name in found.filter_failures:
             assert found.target_shares.get(one.name, 0) <= parts.get(one.name, CurrentShare()).replicas
@@ -266,7 +290,7 @@ def test_even_moves_are_the_fewest(total: int, held: list[int]) -> None:
 
 
 def test_the_first_answer_is_a_value() -> None:
-    assert isinstance(decide_placement(1, [site("a")], DEFAULT_POLICY, {}, {}, NOW), PlacementDecision)
+    assert isinstance(decide_placement(1, [site("a")], DEFAULT_POLICY, {}, NO_DEMAND, NOW), PlacementDecision)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from shoal.client.rest import GroupVersionResource
 from shoal.kinds.workload import placement, workloadcluster
 from shoal.objects.errors import NotFound
-from shoal.placement.splitter.controller import PLACEMENTS
+from shoal.placement.splitter.events import PLACEMENTS
 from tests.placement.hub import CLUSTERS, Hub
 
 pytestmark = pytest.mark.anyio
@@ -66,21 +66,30 @@ async def test_replicas_move_within_the_budget_and_come_back(fleet: Hub) -> None
     await fleet.becomes(east=4, north=4, west=4)
     for name in ("east", "north", "west"):
         await fleet.run(f"web--{name}")
-    await fleet.ready("north", "Unknown")
     await fleet.says("NewReplicaSetAvailable")
+    await fleet.ready("north", "Unknown")
+    await fleet.says("WorkloadClusterNotReporting", "ClustersReporting")
+    counts = {"replicas": 12, "updatedReplicas": 12, "readyReplicas": 8, "availableReplicas": 8}
+    assert counts.items() <= (await fleet.status()).items(), "what north runs is not known"
     await fleet.becomes(east=4, north=4, west=4)
     fleet.world.clock.step(120)
     await fleet.becomes(east=6, north=0, west=6)
     for name in ("east", "west"):
         await fleet.run(f"web--{name}")
+    await fleet.says("NewReplicaSetAvailable")
+    status = await fleet.status()
+    assert {status[name] for name in counts} == {12}, "what was placed elsewhere does not count twice"
+    [silent] = [one["message"] for one in status["conditions"] if one["type"] == "ClustersReporting"]
+    assert silent == "north does not report: its replicas were placed elsewhere, and may still run there"
     await fleet.run("web--north")
     await fleet.ready("north", "True")
     fleet.world.clock.step(10)
     await fleet.becomes(east=6, north=0, west=6)
     fleet.world.clock.step(30)
-    await fleet.becomes(east=4, north=2, west=6)  # two may be missing, the first by name gives them
+    await fleet.becomes(east=6, north=3, west=6)  # a quarter more than desired, until they are available
     await fleet.run("web--north")
-    await fleet.run("web--east")
+    await fleet.becomes(east=4, north=4, west=5)  # then as many are given up, the first by name first
+    await fleet.run("web--north")
     await fleet.becomes(east=4, north=4, west=4)
 
 
@@ -245,7 +254,8 @@ async def test_who_waits_for_room_gets_it(fleet: Hub) -> None:
 
     async def free(cpu: str) -> None:
         for name in ("east", "north", "west"):
-            room = {"status": {"available": {"cpu": cpu, "memory": "1Gi", "pods": "100"}}}
+            amounts = {"cpu": cpu, "memory": "1Gi", "pods": "100"}
+            room = {"status": {"nodeGroups": [{"free": amounts, "largestFree": amounts}]}}
             await fleet.client.merge_patch(CLUSTERS, name, room, subresource="status")
 
     await free("1")

@@ -9,14 +9,18 @@ from typing import Any
 import pytest
 
 from shoal.assemble.commands.plan import explain_object, plan_objects
+from shoal.cli.explain import placed_object_lines
 from shoal.cli.options.hub import CommandError
 from shoal.cli.plan import change_lines, read_manifest
+from shoal.client.rest import GroupVersionResource
+from shoal.client.restmapper import NoKindMatchError
 from shoal.kinds.workload import placement, workloadcluster
 from shoal.objects.errors import BadRequest, NotFound
 from tests.placement.hub import Hub
 
 pytestmark = pytest.mark.anyio
 Object = dict[str, Any]
+EVENTS = GroupVersionResource("", "v1", "events")
 
 
 @pytest.fixture
@@ -26,6 +30,13 @@ async def fleet(hub: Hub) -> Hub:
     await hub.cluster("west")
     await hub.deploy()
     await hub.becomes(east=5, west=5)
+    await hub.says("ReplicaSetUpdated")
+
+    async def is_recorded() -> bool:
+        events, _ = await hub.client.list_all(EVENTS, "default")
+        return bool(events)
+
+    await hub.eventually(is_recorded)  # The splitter has written everything.
     return hub
 
 
@@ -104,3 +115,27 @@ async def test_it_says_for_every_cluster_why_and_what_would_help(fleet: Hub) -> 
     }
     with pytest.raises(NotFound, match="Deployment default/nobody not found or not placed"):
         await explain_object(fleet.client, "Deployment", "default", "nobody")
+
+
+async def test_it_tells_what_found_no_node(fleet: Hub) -> None:
+    await fleet.patch("web--west", {"metadata": {"annotations": {"workloads.kcp.dev/unschedulable": "5"}}})
+
+    async def explained() -> dict[str, str]:
+        found = await explain_object(fleet.client, "Deployment", "default", "web")
+        return {one.cluster: one.why for one in found.verdicts}
+
+    assert await explained() == {"east": "is selected", "west": "is selected; 5 replicas are unschedulable"}
+    await fleet.patch("web--west", {"metadata": {"annotations": {"workloads.kcp.dev/unschedulable": "1"}}})
+    assert (await explained())["west"] == "is selected; 1 replica is unschedulable"
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "deployment", "deploy", "deployments.apps"])
+async def test_kinds_are_named_as_for_kubectl(fleet: Hub, kind: str) -> None:
+    found = await explain_object(fleet.client, kind, "default", "web")
+    lines = placed_object_lines(f"{found.kind} {found.namespace}/web", found)
+    assert lines[0] == "Deployment default/web, 10 replicas, divided evenly (no Placement)"
+
+
+async def test_a_kind_that_is_not_served_is_named(fleet: Hub) -> None:
+    with pytest.raises(NoKindMatchError, match="the server has no kind 'farm'"):
+        await explain_object(fleet.client, "farm", "default", "barn")

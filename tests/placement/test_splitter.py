@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from shoal.assemble.commands.plan import explain_object
+from shoal.client.rest import GroupVersionResource
 from shoal.client.transport import Transport
 from shoal.clock import SystemClock
-from shoal.kinds.workload import placement
-from shoal.placement.splitter.controller import PLACEMENTS, new_splitter_controllers
+from shoal.kinds.workload import placement, workloadcluster
+from shoal.placement.splitter.controller import new_splitter_controllers
+from shoal.placement.splitter.events import PLACEMENTS
+from tests.controlplane.kubelet.test_kubelet import run_controllers
 from tests.controlplane.world import world
 from tests.placement.hub import CLUSTERS, DEPLOYMENTS, Hub
 from tests.transports import Passing
 
 pytestmark = pytest.mark.anyio
+BUDGETS = GroupVersionResource("policy", "v1", "poddisruptionbudgets")
 
 
 @pytest.fixture
@@ -196,17 +201,17 @@ async def test_a_splitter_that_runs_again_goes_on_where_it_was(tmp_path: Path) -
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class LateClusters(Passing):
-    """The list of Clusters is answered only when the test says so."""
+class LateLists(Passing):
+    """Lists of a kind are answered only when the test says so."""
 
-    def __init__(self, inner: Transport, answered: asyncio.Event) -> None:
+    def __init__(self, inner: Transport, answered: asyncio.Event, kind: GroupVersionResource = CLUSTERS) -> None:
         super().__init__(inner)
-        self._answered = answered
+        self._answered, self._kind = answered, kind
 
     async def request(
         self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, Mapping[str, str], bytes]:
-        if path.endswith(f"/{CLUSTERS.group}/{CLUSTERS.version}/{CLUSTERS.resource}"):
+        if path.endswith(f"/{self._kind.group}/{self._kind.version}/{self._kind.resource}"):
             await self._answered.wait()
         return await self.inner.request(method, path, query, headers, body)
 
@@ -218,7 +223,7 @@ async def test_a_placement_has_a_status_even_if_clusters_are_listed_last(tmp_pat
         body = {"apiVersion": api_version, "kind": "Placement", "metadata": {"name": "rule"}, "spec": spec}
         await hub.client.create(PLACEMENTS, body, "default")
 
-        client = given.client.with_transport(lambda transport: LateClusters(transport, answered))
+        client = given.client.with_transport(lambda transport: LateLists(transport, answered))
         (loop,) = new_splitter_controllers(client, SystemClock())
         task = asyncio.create_task(loop.run())
         await asyncio.sleep(0.3)
@@ -230,3 +235,89 @@ async def test_a_placement_has_a_status_even_if_clusters_are_listed_last(tmp_pat
         await hub.eventually(has_status)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_what_follows_stays_until_it_is_known_what_it_follows(tmp_path: Path) -> None:
+    async with world(tmp_path, loops=False) as given:
+        hub = Hub(given)
+        await hub.learn()
+        await hub.learn("PodDisruptionBudget", "policy")
+        await hub.cluster("east")
+        body = {"apiVersion": f"{placement.GROUP}/{placement.VERSION}", "kind": "Placement", "metadata": {"name": "p"}}
+        rule = {**body, "spec": {"selects": [{"kind": "Deployment"}], "follow": True}}
+        await hub.client.create(PLACEMENTS, rule, "default")
+        await hub.deploy()
+        budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"}}
+        spec = {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 1}
+        await hub.client.create(BUDGETS, {**budget, "spec": spec}, "default")
+
+        async def leaf_uids() -> list[str]:
+            found, _ = await hub.client.list_all(BUDGETS, "default", labels=workloadcluster.CLUSTER_LABEL)
+            return [one["metadata"]["uid"] for one in found]
+
+        async with run_controllers(list(new_splitter_controllers(given.client, given.clock))):
+            [uid] = await hub.eventually(leaf_uids)
+        answered = asyncio.Event()
+        client = given.client.with_transport(lambda inner: LateLists(inner, answered, DEPLOYMENTS))
+        async with run_controllers(list(new_splitter_controllers(client, SystemClock()))):
+            await asyncio.sleep(0.5)
+            assert await leaf_uids() == [uid]
+            answered.set()
+            await hub.patch("web", {"spec": {"replicas": 12}})
+            await hub.becomes(east=12)
+            assert await leaf_uids() == [uid]
+            await hub.client.delete(DEPLOYMENTS, "web", "default")
+            await hub.eventually(lambda: _are_none(leaf_uids))
+
+
+async def _are_none(look: Callable[[], Awaitable[list[str]]]) -> bool:
+    return not await look()
+
+
+async def test_a_cluster_without_nodes_or_room_takes_nothing_away(fleet: Hub) -> None:
+    await fleet.deploy(replicas=12)
+    await fleet.becomes(east=6, west=6)
+    for name in ("east", "west"):
+        await fleet.run(f"web--{name}")
+    await fleet.says("NewReplicaSetAvailable")
+    await fleet.cluster("empty", ready="False")
+    await fleet.cluster("full", ready="False")
+    await fleet.publish_room("empty", None)
+    await fleet.publish_room("full", {}, pods=0)
+    await fleet.ready("empty", "True")
+    await fleet.ready("full", "True")
+    explained = await explain_object(fleet.client, "Deployment", "default", "web")
+    assert {one.cluster: (one.then, one.why) for one in explained.verdicts} == {
+        "east": (6, "is selected"),
+        "west": (6, "is selected"),
+        "empty": (0, "has no nodes, and no NodePool to buy them"),
+        "full": (0, "has no node with room for one replica"),
+    }
+    await fleet.patch("web", {"metadata": {"labels": {"looked": "at"}}})
+
+    async def looked() -> bool:
+        return "looked" in (await fleet.get("web--west"))["metadata"]["labels"]
+
+    await fleet.eventually(looked)
+    await fleet.becomes(east=6, west=6)
+    await fleet.publish_room("full", {}, pods=1)
+    await fleet.becomes(east=6, full=1, west=6)  # the successor comes first
+
+
+async def test_replicas_are_placed_where_nodes_match_the_pod_template(fleet: Hub) -> None:
+    await fleet.publish_room("east", {"disk": "ssd"})
+    await fleet.deploy(replicas=4)
+    await fleet.becomes(east=2, west=2)
+    pod_spec = {"containers": [{"name": "c", "image": "web:1"}], "nodeSelector": {"disk": "ssd"}}
+    spec = {
+        "replicas": 4,
+        "selector": {"matchLabels": {"app": "pinned"}},
+        "template": {"metadata": {"labels": {"app": "pinned"}}, "spec": pod_spec},
+    }
+    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "pinned"}, "spec": spec}
+    await fleet.client.create(DEPLOYMENTS, body, "default")
+
+    async def placed() -> bool:
+        return {name: size for name, size in (await fleet.sizes()).items() if "pinned" in name} == {"pinned--east": 4}
+
+    await fleet.eventually(placed)

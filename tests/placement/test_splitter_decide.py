@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shoal.kinds.workload.apiresource import GVR
 from shoal.kinds.workload.leaf import (
+    EVACUATED_ANNOTATION,
     MAX_LABEL_LENGTH,
     MAX_NAME_LENGTH,
     OWNER_LABEL,
@@ -17,16 +20,19 @@ from shoal.kinds.workload.leaf import (
     leaf_name,
     new_leaf,
 )
+from shoal.kinds.workload.served_apis import served_apis
 from shoal.kinds.workload.workloadcluster import CLUSTER_LABEL
 from shoal.objects.names import is_dns1123_subdomain, is_valid_label_value
 from shoal.placement.cluster_info import ClusterInfo, cluster_info_of
+from shoal.placement.filter import FilteredClusters
 from shoal.placement.interpreter import DIVIDED
 from shoal.placement.policy import DEFAULT_POLICY, PlacementPolicy
-from shoal.placement.splitter.decide import compute_changes, depends_on_capacity
+from shoal.placement.splitter.decide import compute_changes, compute_changes_with, depends_on_capacity
 from shoal.placement.splitter.leaf_changes import LeafChanges
 from shoal.placement.splitter.status import deployment_status
 
 Object = dict[str, Any]
+DEPLOYMENTS = GVR("apps", "v1", "deployments")
 NOW, STAMP = 1_700_000_000.0, "2023-11-14T22:13:20Z"
 
 NAMES = st.lists(st.sampled_from([f"c{number:02}" for number in range(40)]), unique=True)
@@ -171,6 +177,38 @@ def test_a_leaf_that_is_going_comes_anew_when_it_is_gone() -> None:
     assert (found.create, found.update, found.delete) == ((), (), ())
 
 
+@pytest.mark.parametrize(
+    ("site", "status", "wanted", "gone"),
+    [
+        pytest.param(EAST, {"replicas": 1}, {"web--east": 0}, [], id="it runs"),
+        pytest.param(EAST, {"terminatingReplicas": 1}, {"web--east": 0}, [], id="it terminates"),
+        pytest.param(EAST, {}, {"web--west": 1}, ["web--east"], id="it has terminated"),
+        pytest.param(
+            *(replace(EAST, ready=False, since=NOW - 400), {"replicas": 1}, {"web--east": 0, "web--west": 1}, []),
+            id="the cluster is lost",
+        ),
+        pytest.param(
+            *(replace(EAST, apis=served_apis({"status": {"syncedResources": []}}, [])), {"replicas": 1}),
+            *({"web--west": 1}, ["web--east"]),
+            id="the kind is gone",
+        ),
+    ],
+)
+def test_an_object_that_is_recreated_does_not_run_in_two_clusters(
+    site: ClusterInfo, status: Object, wanted: dict[str, int], gone: list[str]
+) -> None:
+    west = PlacementPolicy(cluster_names=frozenset({"west"}))
+    filtered = FilteredClusters([site, WEST], west if site.ready else DEFAULT_POLICY, NOW, DEPLOYMENTS)
+    found = compute_changes_with(root(1), [leaf("east", 1, **status)], frozenset(), filtered, NOW, DIVIDED)
+    assert sizes(found) == wanted
+    assert [one["metadata"]["name"] for one in found.delete] == gone
+
+
+def test_the_surge_of_a_rollout_in_a_cluster_does_not_delay_others() -> None:
+    rolling = running("east", 2, replicas=3, updatedReplicas=1)
+    assert sizes(compute_changes(root(3), [rolling], [], [EAST, WEST], NOW)) == {"web--west": 1}
+
+
 def test_a_foreign_deployment_of_the_name_is_left_alone() -> None:
     found = compute_changes(root(), [], ["web--east"], [EAST, WEST], NOW)
     assert sizes(found) == {"web--west": 10}
@@ -308,3 +346,51 @@ def test_more_room_is_looked_at_only_where_it_may_change_something() -> None:
     assert not depends_on_capacity(at_rest, DEFAULT_POLICY)
     assert depends_on_capacity(at_rest, PlacementPolicy(divide_by="Price"))
     assert depends_on_capacity(compute_changes(root(), [], [], [DOWN], NOW), DEFAULT_POLICY), "replicas wait"
+
+
+# --- what is not known ---
+
+SILENT = frozenset({"west"})
+
+
+def test_a_cluster_that_is_silent_has_nothing_ready() -> None:
+    found = compute_changes(root(), [running("east", 5), running("west", 5)], [], [EAST, WEST], NOW)
+    status = deployment_status(root(), found, 2, STAMP, SILENT)
+    counts = {"replicas": 10, "updatedReplicas": 10, "readyReplicas": 5, "availableReplicas": 5}
+    assert {**counts, "unavailableReplicas": 5}.items() <= status.items()
+    assert condition(status, "Available")[0] == "False"
+    assert condition(status, "ClustersReporting") == (
+        "False",
+        "WorkloadClusterNotReporting",
+        "west does not report: none of its 5 replicas is counted as ready",
+    )
+    heard = deployment_status({**root(), "status": status}, found, 2, "later")
+    assert "ClustersReporting" not in {one["type"] for one in heard["conditions"]}
+    assert heard["availableReplicas"] == 10
+
+
+def test_replicas_that_left_a_silent_cluster_do_not_count_and_are_not_awaited() -> None:
+    gone = running("west", 7, observedGeneration=1)
+    gone["spec"]["replicas"] = 0
+    gone["metadata"]["annotations"] = {SHARE_ANNOTATION: "0", EVACUATED_ANNOTATION: "true"}
+    decided = compute_changes(root(), [], [], [EAST], NOW).decision
+    status = deployment_status(root(), LeafChanges(decided, existing=(running("east", 10), gone)), 2, STAMP, SILENT)
+    counts = {"replicas": 10, "updatedReplicas": 10, "readyReplicas": 10, "availableReplicas": 10}
+    assert {**counts, "observedGeneration": 3}.items() <= status.items()
+    assert "unavailableReplicas" not in status
+    assert condition(status, "Progressing")[1] == "NewReplicaSetAvailable"
+    assert condition(status, "ClustersReporting")[2] == (
+        "west does not report: its replicas were placed elsewhere, and may still run there"
+    )
+
+
+def test_a_cluster_reports_unless_it_is_silent_or_has_no_syncer() -> None:
+    def cluster(**conditions: str) -> Object:
+        listed = [{"type": kind, "status": status} for kind, status in conditions.items()]
+        return {"metadata": {"name": "east"}, "status": {"conditions": listed}}
+
+    parts = {"HeartbeatHealthy": "True", "SyncerReady": "True", "APIImporterReady": "False"}
+    assert cluster_info_of(cluster(Ready="False", **parts)).reports
+    assert not cluster_info_of(cluster(Ready="False", **parts | {"HeartbeatHealthy": "False"})).reports
+    assert not cluster_info_of(cluster(Ready="Unknown")).reports
+    assert cluster_info_of(cluster(Ready="True")).reports

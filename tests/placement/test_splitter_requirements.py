@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.client.rest import GroupVersionResource
+from shoal.fit.room import NO_DEMAND
 from shoal.kinds.workload import workloadcluster
 from shoal.objects.errors import NotFound
 from shoal.placement.cluster_info import NO_SHARE, ClusterInfo, CurrentShare
 from shoal.placement.decide import decide_placement
 from shoal.placement.policy import PlacementPolicy
+from shoal.placement.rollout import move_budget
 from tests.placement.hub import CLUSTERS, Hub
 from tests.placement.test_placements import MAPS, placed, says
 
@@ -87,10 +89,10 @@ async def test_wish_4_new_clusters_are_used_and_what_is_placed_is_balanced_again
         await fleet.run(f"web--{name}")
     await fleet.says("NewReplicaSetAvailable")
     await fleet.cluster("north")
-    await fleet.becomes(east=4, north=3, west=5)  # three may be missing at a time
+    await fleet.becomes(east=6, north=3, west=6)  # three more than desired, until they are available
     await fleet.run("web--north")
-    await fleet.run("web--west")
-    await fleet.run("web--east")
+    await fleet.becomes(east=4, north=4, west=5)
+    await fleet.run("web--north")
     await fleet.becomes(east=4, north=4, west=4)
 
 
@@ -128,7 +130,7 @@ async def test_wish_6_kinds_of_every_sort(fleet: Hub) -> None:
     assert (west["spec"]["replicas"], west["spec"]["ordinals"]) == (2, {"start": 2})
     await placed(fleet, "namespaces", [{"kind": "Namespace"}])
     assert await says(fleet, "namespaces", "Valid", "KindNotPlaced") == (
-        "Namespace cannot be placed: it is not namespaced."
+        "Namespace cannot be placed: it configures the hub itself."
     )
 
 
@@ -204,13 +206,14 @@ class Fleet:
 
     def look(self) -> None:
         before = self.available()
-        found = decide_placement(self.total, list(self.sites.values()), self.policy, self.parts, {}, self.now)
+        found = decide_placement(self.total, list(self.sites.values()), self.policy, self.parts, NO_DEMAND, self.now)
         after = {name: self._after(name, share, found.evicted) for name, share in found.shares.items()}
         self.parts = after
-        floor = min(self.policy.min_available(self.total), self.total - found.unassigned)
+        budget = move_budget(self.total, self.policy)
+        floor = min(budget.min_available, self.total - found.unassigned)
         assert self.available() >= min(floor, before), "placement itself took it below the floor"
         placed = sum(found.shares.values())
-        assert placed <= self.total + self.policy.max_surge_count(self.total)
+        assert placed <= self.total + budget.max_surge
         if any(site.ready for site in self.sites.values()) and before >= self.total:
             assert placed >= self.total
         self.now += 30

@@ -2,97 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from shoal.client.rest import Client
-from shoal.kinds.shoal_crds import shoal_crds
-from shoal.placement.splitter.controller import new_splitter_controllers
-from shoal.sync.controllers import SyncSettings
-from tests.serving import DEFINITIONS, Cluster, Server, config_map, fresh_cluster
-from tests.sync.hub_cluster_pair import CONFIG_MAPS, DEPLOYMENTS, Pair, with_config
-from tests.sync.hub_server import Hurried, hub_loops, make_hub
+from tests.placement.synced_fleet import PLACEMENTS, PODS, Fleet, synced_fleet
+from tests.serving import Cluster, Server, config_map
+from tests.sync.hub_cluster_pair import CONFIG_MAPS, DEPLOYMENTS, with_config
 from tests.sync.sync_environment import deployment
 
 Object = dict[str, Any]
-PLACEMENTS = "/apis/placement.shoal.dev/v1alpha1/namespaces/default/placements"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
-PODS = "/api/v1/namespaces/default/pods"
-SETTINGS = SyncSettings(("deployments.apps", "configmaps", "jobs.batch"))
 STUCK, CROWDED = "workloads.kcp.dev/unschedulable", "placement.shoal.dev/crowded"
-
-
-@dataclass
-class Fleet:
-    hub: Cluster
-    members: dict[str, Cluster]
-    clock: Hurried
-
-    def place(self, name: str, *kinds: str, **spec: Any) -> None:
-        selects = [{"kind": kind, "name": name} for kind in kinds]
-        body = {"apiVersion": "placement.shoal.dev/v1alpha1", "kind": "Placement", "metadata": {"name": name}}
-        self.hub.post(PLACEMENTS, {**body, "spec": {"selects": selects, **spec}}).ok()
-
-    def sizes(self, name: str) -> list[int]:
-        """Of the leaves, by cluster."""
-        found = [self.hub.get(f"{DEPLOYMENTS}/{name}--{cluster}") for cluster in self.members]
-        return [one["spec"]["replicas"] if one.status == 200 else -1 for one in found]
-
-    def pods(self) -> list[set[str]]:
-        return [{pod["metadata"]["uid"] for pod in member.get(PODS).ok()["items"]} for member in self.members.values()]
-
-    def said(self, name: str, annotation: str) -> str:
-        found: str = (self.hub.get(f"{DEPLOYMENTS}/{name}")["metadata"].get("annotations") or {}).get(annotation, "")
-        return found
 
 
 @pytest.fixture(scope="module")
 def fleet(server: Server) -> Iterator[Fleet]:
-    """A hub with two clusters, of which east has room for three pods."""
-    hub, clock = make_hub(server), Hurried()
-    for definition in shoal_crds("root"):
-        if definition["metadata"]["name"] == "placements.placement.shoal.dev":
-            body = {key: definition[key] for key in ("apiVersion", "kind", "spec")}
-            hub.post(DEFINITIONS, {**body, "metadata": {"name": definition["metadata"]["name"]}}).ok()
-    members = {}
-    for name, pods in (("east", "3"), ("west", "100")):
-        members[name] = fresh_cluster(server, profile="cluster")
-        _add_node(members[name], pods)
-
-    async def start() -> asyncio.Task[None]:
-        client = Client(server.shoal.server.transport(), server.token)
-        [loop] = new_splitter_controllers(client, clock, hub.name)
-        return asyncio.create_task(loop.run())
-
-    async def stop(task: asyncio.Task[None]) -> None:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    with hub_loops(server, hub, SETTINGS, clock):
-        task = server.call(start())
-        for name, member in members.items():
-            Pair(hub, member, name).register()
-        yield Fleet(hub, members, clock)
-        server.call(stop(task))
-    for cluster in (hub, *members.values()):
-        cluster.close()
-
-
-def _add_node(member: Cluster, pods: str) -> None:
-    capacity = {"cpu": "8", "memory": "16Gi", "pods": pods}
-    labels = {"shoal.dev/simulated": "true", "kubernetes.io/hostname": "n1"}
-    node = {"metadata": {"name": "n1", "labels": labels}, "spec": {"providerID": "simulated://n1"}}
-    member.post("/api/v1/nodes", {**node, "status": {"capacity": capacity, "allocatable": capacity}}).ok()
+    with synced_fleet(server, "deployments.apps", "configmaps", "jobs.batch") as given:
+        yield given
 
 
 def test_replicas_that_find_no_node_move_elsewhere_and_stay_there(fleet: Fleet) -> None:
     hub = fleet.hub
     hub.eventually(lambda: hub.get(DEPLOYMENTS).status == 200)
-    hub.post(DEPLOYMENTS, deployment("web", replicas=8)).ok()
+    web = deployment("web", replicas=8)
+    # One on each node, which the published room does not tell.
+    web["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+    hub.post(DEPLOYMENTS, web).ok()
     hub.eventually(lambda: fleet.sizes("web") == [4, 4])
     hub.eventually(lambda: fleet.said("web--east", STUCK) == "1" and "since" in fleet.said("web--east", CROWDED))
     assert fleet.sizes("web") == [4, 4], "a pod may find a node a little later"

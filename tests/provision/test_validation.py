@@ -131,12 +131,6 @@ def test_a_schedule_goes_with_a_duration() -> None:
     assert validation_error(node_pool(disruption={"budgets": [both, one]})) == "'schedule' must be set with 'duration'"
 
 
-def test_a_static_pool_is_refused_by_name() -> None:
-    assert (
-        validation_error(node_pool(replicas=0)) == "static NodePools are not supported: spec.replicas must not be set"
-    )
-
-
 def test_what_a_pool_says_of_itself() -> None:
     ready = {**node_class(), "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     pool = node_pool(requirements=[wants("Test")])

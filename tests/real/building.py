@@ -24,6 +24,7 @@ class Program:
     package: str
     version: str
     is_test: bool = False
+    tags: str = ""
 
     @property
     def stamp(self) -> str:
@@ -37,6 +38,16 @@ def _kubernetes(package: str, *, is_test: bool = False) -> Program:
     return Program("kubernetes", f"k8s.io/kubernetes/{package}", "v1.36.4", is_test)
 
 
+def _node(package: str) -> Program:
+    """Of the node image of tests/real/containers."""
+    return Program("node", f"k8s.io/kubernetes/{package}", "v1.36.4")
+
+
+def _containerd(name: str) -> Program:
+    package = f"github.com/containerd/containerd/v2/cmd/{name}"
+    return Program("containerd", package, "v2.4.2", tags="no_btrfs no_devmapper no_zfs no_aufs")
+
+
 def _suite(package: str) -> Program:
     """Of controller-runtime; each starts an API server by envtest."""
     return Program("controllerruntime", f"sigs.k8s.io/controller-runtime/pkg/{package}", "v0.24.1", is_test=True)
@@ -47,12 +58,19 @@ SUITES = ("builder", "client", "controller", "webhook")
 
 PROGRAMS = {
     **{f"controllerruntime-{name}.test": _suite(name) for name in SUITES},
+    "agnhost": _node("test/images/agnhost"),
     "capi": Program("capi", "shoal.dev/peers/capi", "v1.14.2"),
     "cel": Program("cel", "shoal.dev/peers/cel", "v1.36.4"),
     "clientgo": Program("clientgo", "shoal.dev/peers/clientgo", "v0.36.4"),
     "clusterctl": Program("capi", "sigs.k8s.io/cluster-api/cmd/clusterctl", "v1.14.2"),
+    "containerd": _containerd("containerd"),
+    "containerd-shim-runc-v2": _containerd("containerd-shim-runc-v2"),
+    "coredns": Program("coredns", "shoal.dev/peers/coredns", "v1.14.7"),
+    "crictl": Program("critools", "sigs.k8s.io/cri-tools/cmd/crictl", "v1.36.0"),
+    "ctr": _containerd("ctr"),
     "e2e.test": _kubernetes("test/e2e", is_test=True),
     "etcd": Program("etcd", "shoal.dev/peers/etcd", "v3.5.21"),
+    "etcd-3.6": Program("etcd36", "shoal.dev/peers/etcd36", "v3.6.16"),
     "flux": Program("flux", "shoal.dev/peers/flux", "v0.76.2"),
     "helm3": Program("helm", "helm.sh/helm/v3/cmd/helm", "v3.21.4"),
     "helm4": Program("helm", "helm.sh/helm/v4/cmd/helm", "v4.2.4"),
@@ -60,9 +78,15 @@ PROGRAMS = {
     "kind": Program("kind", "sigs.k8s.io/kind", "v0.33.0"),
     "kube-apiserver": _kubernetes("cmd/kube-apiserver"),
     "kube-controller-manager": _kubernetes("cmd/kube-controller-manager"),
+    "kube-proxy": _node("cmd/kube-proxy"),
     "kube-scheduler": _kubernetes("cmd/kube-scheduler"),
+    "kubeadm": _node("cmd/kubeadm"),
     "kubectl": _kubernetes("cmd/kubectl"),
+    "kubelet": _node("cmd/kubelet"),
+    "local-path-provisioner": Program("localpath", "github.com/rancher/local-path-provisioner", "v0.0.30"),
     "nats-server": Program("nats", "github.com/nats-io/nats-server/v2", "v2.15.2"),
+    "pause": Program("pause", "shoal.dev/peers/pause", ""),
+    "runc": Program("runc", "shoal.dev/peers/runc", ""),
 }
 
 
@@ -93,6 +117,7 @@ def build(name: str) -> bool:
     flags = ["-ldflags", f"-s -w -X k8s.io/component-base/version.gitVersion={wanted.version}"]
     verb = ["test", "-c"] if wanted.is_test else ["build"]
     unfinished = target.with_name(f"{name}.{os.getpid()}.new")
+    flags += ["-tags", wanted.tags] if wanted.tags else []
     # -mod=readonly: what is built is what go.sum has.
     done = subprocess.run(
         ["go", *verb, "-mod=readonly", *flags, "-o", str(unfinished), wanted.package],

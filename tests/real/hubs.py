@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import tempfile
 import threading
@@ -60,6 +61,19 @@ class KubectlAt:
             [*self._command, *args], env=self._environ, capture_output=True, text=True, check=False, timeout=HANG
         )
         assert done.returncode == 0, f"kubectl {' '.join(args)}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def type(self, script: str) -> str:
+        """What a shell prints whose kubectl is this one."""
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", f'kubectl() {{ {shlex.join(self._command)} "$@"; }}\n{script}'],
+            env=self._environ,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=HANG,
+        )
+        assert done.returncode == 0, f"{script}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout
 
     @contextmanager

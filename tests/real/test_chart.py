@@ -16,6 +16,7 @@ from bench.peer import KubeApiserver
 from shoal.assemble.commands.syncer_manifest import cluster_role_rules
 from shoal.fleet.bundle.objects import BundleSpec, bundle_objects
 from shoal.kinds.workload.workloadcluster import DEFAULT_RESOURCES
+from tests.packages.chart_values import WRONG
 from tests.packages.manifests import CHART, Object, check_arguments, containers, dry_run, id_of, plain, pod_of, read
 from tests.real.building import built, program
 from tests.serving import HANG, Server, fresh_cluster
@@ -72,13 +73,15 @@ VALUES: dict[str, Object] = {
         "commonLabels": {"team": "fleet"},
         "nodeSelector": {"kubernetes.io/os": "linux"},
         "tolerations": [{"key": "control-plane", "operator": "Exists"}],
-        "priorityClassName": "high",
+        "priorityClassName": "system-node-critical",
     },
     "everything": {
         "workers": [
             WORKER,
             {**WORKER, "name": "near", "capacity": 0, "location": "north", "size": "1Gi", "storageClass": "fast"}
             | {"bus": "nats://nats:4222", "resources": {}, "extraArgs": ["--idle-seconds", "60"]},
+            {"name": "own"},
+            {"name": "7"},
         ],
         "syncer": {**SYNCER, "resources": ["deployments.apps", "widgets.example.com"]},
         "provisioner": {**PROVISIONER, "machinesSecret": "", "planner": "karpenter", "replicas": 1},
@@ -169,12 +172,19 @@ def test_helm_finds_nothing_wrong(helm: Helm) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_values_are_refused_where_they_are_wrong(helm: Helm, wrong: str) -> None:
+    values, place, word = WRONG[wrong]
+    done = helm.run("template", values, "shoal")
+    assert done.returncode != 0
+    assert [line for line in done.stderr.splitlines() if f"at '{place}'" in line and word in line], done.stderr
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [
         ({"hub": {"replicas": 3}}, "hub.replicas above 1 need hub.etcd.endpoints: a SQLite store is of one process"),
-        ({"syncer": {"enabled": True}}, "does not match pattern"),
-        ({"hub": {"replica": 3}}, "replica"),
+        ({"workers": [WORKER, WORKER]}, "workers: there are two workers with the name far"),
     ],
 )
 def test_what_cannot_work_is_refused(helm: Helm, values: Object, words: str) -> None:
@@ -185,9 +195,121 @@ def test_what_cannot_work_is_refused(helm: Helm, values: Object, words: str) -> 
 
 def test_parts_are_off_until_asked_for(helm: Helm) -> None:
     kinds = {id_of(obj) for obj in helm.template({})}
-    assert {name.partition(" ")[0] for name in kinds} == {"ServiceAccount", "Service", "StatefulSet", "NetworkPolicy"}
+    assert {name.partition(" ")[0] for name in kinds} == {
+        *("ServiceAccount", "Service", "StatefulSet", "NetworkPolicy"),
+        "Pod",  # of helm test
+    }
     many = {id_of(obj) for obj in helm.template(VALUES["three hubs on etcd"])}
     assert {"PodDisruptionBudget shoal-system/shoal-hub", "ServiceMonitor shoal-system/shoal-hub"} <= many
+
+
+def pods(objects: list[Object]) -> dict[str, dict[str, str]]:
+    """The labels of pods, by the name of what creates them."""
+    found = {}
+    for obj in objects:
+        if obj["kind"] in ("Deployment", "StatefulSet"):
+            found[obj["metadata"]["name"]] = obj["spec"]["template"]["metadata"]["labels"]
+        elif obj["kind"] == "Pod":
+            found[obj["metadata"]["name"]] = obj["metadata"]["labels"]
+    return found
+
+
+def selector_of(obj: Object) -> dict[str, str]:
+    spec = obj["spec"]
+    selector = spec["podSelector"] if obj["kind"] == "NetworkPolicy" else spec["selector"]
+    found: dict[str, str] = selector if obj["kind"] == "Service" else selector["matchLabels"]
+    return found
+
+
+@pytest.mark.parametrize("given", VALUES)
+def test_what_selects_pods_selects_those_of_its_part(helm: Helm, given: str) -> None:
+    objects = helm.template(VALUES[given])
+    running = pods(objects)
+    kinds = ("NetworkPolicy", "PodDisruptionBudget", "Service", "Deployment", "StatefulSet")
+    selecting = [obj for obj in objects if obj["kind"] in kinds]
+    assert selecting
+    for obj in selecting:
+        selector = selector_of(obj)
+        selected = [name for name, labels in running.items() if selector.items() <= labels.items()]
+        assert selected == [obj["metadata"]["name"].removesuffix("-pods")], id_of(obj)
+    policies = [obj["metadata"]["name"] for obj in selecting if obj["kind"] == "NetworkPolicy"]
+    protected = [] if given == "a cluster elsewhere" else sorted(name for name in running if name != "shoal-test")
+    assert sorted(policies) == protected, "of every part, unless it is switched off"
+
+
+def test_a_hub_that_lets_some_connect_lets_its_own_release_connect(helm: Helm) -> None:
+    objects = helm.template({**VALUES["everything"], "hub": {"allowFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}})
+    (policy,) = (obj for obj in objects if id_of(obj) == "NetworkPolicy shoal-system/shoal-hub")
+    (rule,) = policy["spec"]["ingress"]
+    others, own = rule["from"]
+    assert others == {"ipBlock": {"cidr": "10.0.0.0/8"}}
+    for name, labels in pods(objects).items():
+        assert own["podSelector"]["matchLabels"].items() <= labels.items(), name
+    everybody = helm.template(VALUES["everything"])
+    (policy,) = (obj for obj in everybody if id_of(obj) == "NetworkPolicy shoal-system/shoal-hub")
+    assert "from" not in policy["spec"]["ingress"][0]
+
+
+def test_the_certificate_is_asked_for_all_names_of_the_service(helm: Helm) -> None:
+    """Whatever the hub advertises: workers beside it and `helm test` use these."""
+    objects = helm.template({"hub": {"advertiseAddress": "hub.example.com", "clusterDomain": "example.local"}})
+    arguments = pod_of(objects, "shoal-hub")["containers"][0]["args"]
+    names = [arguments[number + 1] for number, word in enumerate(arguments) if word == "--tls-san"]
+    service = ["shoal-hub", "shoal-hub.shoal-system", "shoal-hub.shoal-system.svc"]
+    assert names == [*service, "shoal-hub.shoal-system.svc.example.local"]
+    (test,) = (obj for obj in objects if obj["kind"] == "Pod")
+    urls = [word for word in test["spec"]["containers"][0]["args"] if word.startswith("https://")]
+    assert urls == [f"https://{name}:6443" for name in names]
+
+
+def test_workers_that_join_by_themselves(helm: Helm) -> None:
+    """The hub may write the Secrets of these and nothing else; the worker sees its own; the test sees no token."""
+    objects = helm.template(VALUES["everything"])
+    by_id = {id_of(obj): obj for obj in objects}
+    secrets = [f"shoal-worker-{name}-join" for name in ("own", "7")]
+    assert [obj["metadata"]["name"] for obj in objects if obj["kind"] == "Secret"] == secrets
+    assert all("data" not in obj for obj in objects if obj["kind"] == "Secret"), "an upgrade takes nothing away"
+    role = by_id["Role shoal-system/shoal-hub"]
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["secrets"], "resourceNames": secrets, "verbs": ["get", "patch"]}
+    ]
+    binding = by_id["RoleBinding shoal-system/shoal-hub"]
+    assert [subject["name"] for subject in binding["subjects"]] == ["shoal-hub"]
+    file = yaml.safe_load(by_id["ConfigMap shoal-system/shoal-hub-join"]["data"]["secrets.yaml"])
+    assert file == {
+        "address": "https://shoal-hub.shoal-system.svc:6443",
+        "secrets": {"own": "shoal-system/shoal-worker-own-join", "7": "shoal-system/shoal-worker-7-join"},
+    }
+    hub = pod_of(objects, "shoal-hub")
+    assert hub["automountServiceAccountToken"] is True
+    arguments = hub["containers"][0]["args"]
+    assert arguments[arguments.index("--join-secrets") + 1] == "/etc/shoal/join/secrets.yaml"
+    for name in ("own", "7"):
+        worker = pod_of(objects, f"shoal-worker-{name}")
+        assert worker["automountServiceAccountToken"] is False
+        (volume,) = (each for each in worker["volumes"] if each["name"] == "hub")
+        assert volume["secret"]["secretName"] == f"shoal-worker-{name}-join"
+        assert volume["secret"]["items"] == [{"key": "kubeconfig", "path": "kubeconfig"}]
+    test = by_id["Pod shoal-system/shoal-test"]["spec"]
+    assert test["automountServiceAccountToken"] is False
+    sources = [each for volume in test["volumes"] for each in volume.get("projected", {}).get("sources", ())]
+    assert [(each["secret"]["name"], [item["key"] for item in each["secret"]["items"]]) for each in sources] == [
+        (secret, ["state"]) for secret in secrets
+    ]
+
+
+def test_a_hub_without_such_workers_has_no_token_of_its_cluster(helm: Helm) -> None:
+    objects = helm.template({"workers": [WORKER]})
+    assert pod_of(objects, "shoal-hub")["automountServiceAccountToken"] is False
+    assert not {obj["kind"] for obj in objects} & {"Role", "RoleBinding", "Secret", "ConfigMap"}
+
+
+def test_a_further_worker_restarts_no_hub(helm: Helm) -> None:
+    one, two = (
+        pod_of(helm.template({"workers": [{"name": name} for name in names]}), "shoal-hub")
+        for names in (["far"], ["far", "near"])
+    )
+    assert one == two
 
 
 def test_what_runs_is_what_the_plain_manifests_run(helm: Helm) -> None:
@@ -200,7 +322,7 @@ def test_what_runs_is_what_the_plain_manifests_run(helm: Helm) -> None:
     assert pod_of(chart, "shoal-worker-far") == pod_of(bundle_objects(BundleSpec("far")), "shoal-worker-far")
     for part in ("syncer", "provisioner"):
         assert alike(pod_of(chart, f"shoal-{part}")) == alike(pod_of(files[part], f"shoal-{part}"))
-    roles = {id_of(obj): obj["rules"] for obj in chart if obj["kind"] in ("ClusterRole", "Role")}
+    roles = {id_of(obj): obj["rules"] for obj in chart if "rules" in obj}
     assert roles.pop("ClusterRole -/shoal-syncer") == cluster_role_rules(DEFAULT_RESOURCES)
     wanted = {
         obj["kind"]: obj["rules"] for obj in files["provisioner"] if "rules" in obj and "-machines" not in id_of(obj)

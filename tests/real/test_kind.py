@@ -1,7 +1,7 @@
 """The kind provider with the real kind command.
 
 Without a container engine kind still starts, and says that there is none; with a docker that has and gets no image,
-it goes all the way to the pull. Where an engine and a node image are here, a cluster is made and deleted.
+it goes all the way to the pull. `make containers` also makes a cluster of containers and deletes it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-import shutil
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +19,7 @@ import yaml
 
 from shoal.assemble.commands.controllers import wait_until_served
 from shoal.capi.informers import CLUSTERS, SECRETS
-from shoal.capi.providers.kind.command import ENGINES, KindCommand
+from shoal.capi.providers.kind.command import KindCommand
 from shoal.capi.providers.kind.controller import KIND_CLUSTERS, owner_uid_of
 from shoal.capi.providers.kind.errors import KindError
 from shoal.client.kubeconfig import load
@@ -36,12 +34,13 @@ from tests.capi.kind.test_kinds import EXAMPLES
 from tests.controlplane.world import world
 from tests.real.building import program
 from tests.real.commands import shoal
+from tests.real.containers.node_image import NAME
 from tests.real.kubernetes import Kubernetes, needs_kubernetes
 
 DEFINITIONS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 KIND = program("kind")
 IMAGE = "SHOAL_KIND_IMAGE"
-"""Names a node image that the engine has; without, the newest kindest/node that it has is taken."""
+"""Names another node image that the engine has."""
 
 DOCKER = """#!/bin/sh
 echo "$@" >> {calls}
@@ -130,21 +129,6 @@ async def test_a_config_kind_does_not_take(place: Place) -> None:
     assert "nonsense" in obj["status"]["failureMessage"]
 
 
-def node_image() -> str:
-    """A node image an engine of this machine has; nothing: there is none, or no engine."""
-    given = os.environ.get(IMAGE, "")
-    for engine in ENGINES:
-        if shutil.which(engine) is None:
-            continue
-        listed = subprocess.run(
-            [engine, "images", "--format", "{{.Repository}}:{{.Tag}}"], capture_output=True, text=True, check=False
-        )
-        if listed.returncode == 0:
-            found = [line for line in listed.stdout.split() if "kindest/node:v" in line]
-            return given or next(iter(sorted(found, reverse=True)), "")
-    return ""
-
-
 async def patiently(place: Place, name: str) -> dict[str, Any]:
     """A real cluster takes minutes."""
     for _ in range(20):
@@ -153,10 +137,10 @@ async def patiently(place: Place, name: str) -> dict[str, Any]:
     raise AssertionError(await place.get(name))
 
 
+@pytest.mark.containers
+@pytest.mark.usefixtures("engine")
 async def test_a_real_cluster_from_its_creation_to_its_end(place: Place) -> None:
-    image = node_image()
-    if not image:
-        pytest.skip("kind cluster (no container engine with a kindest/node image)")
+    image = os.environ.get(IMAGE) or NAME
     command = KindCommand(str(KIND))
     name = f"shoal-test-{os.getpid()}"
     place.start(command=command)

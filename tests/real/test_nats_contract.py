@@ -13,7 +13,7 @@ from shoal.fleet.controllers import FleetRunnable
 from shoal.fleet.publisher.controller import Publisher
 from shoal.fleet.receiver.controller import StatusReceiver
 from tests.fleet.bus.contract import WORKER, BusContract, Line, followed
-from tests.fleet.fleets import as_worker, running, server
+from tests.fleet.fleets import as_worker, join_worker, running, server
 from tests.real.bus import NATS, nats_server, wire
 
 
@@ -28,6 +28,7 @@ class TestNats(BusContract):
                     Publisher(hub, clock, nats.bus).controller,
                     StatusReceiver(hub, clock, nats.bus).controller,
                 ]
+                await join_worker(hub, WORKER)
                 async with running(loops):
                     bus = NatsBus(as_worker(hub, WORKER), WORKER, clock, link.bus)
                     async with followed(Line(hub, bus, link.cut, link.restore)) as line:

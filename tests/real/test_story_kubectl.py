@@ -20,7 +20,7 @@ from tests.story.story import Story
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "tutorials" / "laptop-fleet.md"
-LOOKS = ("kubectl get ", "kubectl --kubeconfig east.kubeconfig get ")
+LOOKS = ("kubectl get ", "kubectl --kubeconfig east.kubeconfig get ", "kubectl rollout history ")
 MOST_COMMANDS = 6
 """To have the whole story, besides looking at it."""
 HANG = 120.0

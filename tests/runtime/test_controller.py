@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from shoal.clock import FakeClock
-from shoal.objects.errors import Conflict
+from shoal.objects.errors import Conflict, Forbidden
 from shoal.runtime.controller import Controller, RequeueError
 
 pytestmark = pytest.mark.anyio
@@ -104,3 +104,31 @@ async def test_a_source_that_is_cancelled_from_within_ends_the_controller() -> N
         with pytest.raises(ExceptionGroup) as raised:
             await loop.run()
     assert [str(error) for error in raised.value.exceptions] == ["a source was cancelled from within"]
+
+
+REFUSED = "pods is forbidden: "
+
+
+@pytest.mark.parametrize(
+    ("message", "failures"),
+    [
+        (f'{REFUSED}User "a" cannot create resource "pods" in API group "" at the cluster scope', 1),
+        ('forbidden: User "a" cannot enter the logical cluster "b"', 1),
+        (f"{REFUSED}unable to create new content in namespace a because it is being terminated", 0),
+        (f"{REFUSED}exceeded quota: a, requested: pods=1, used: pods=1, limited: pods=1", 0),
+        ('admission webhook "a" denied the request: User "a" is odd', 0),
+    ],
+)
+async def test_only_a_missing_permission_is_a_failure_of_the_controller(message: str, failures: int) -> None:
+    """What tenants are refused by admission says nothing about the health of the server."""
+    seen, reported = list[str](), list[str]()
+
+    async def work(key: str) -> None:
+        seen.append(key)
+        raise Forbidden(message)
+
+    loop: Controller[str] = Controller("l", FakeClock(), work)
+    loop.on_failure = lambda name, error: reported.append(error)
+    loop.sources.append(source(loop, "a"))
+    await ran(loop, lambda: bool(seen))
+    assert reported == [message] * failures

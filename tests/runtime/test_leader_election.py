@@ -99,8 +99,9 @@ async def test_one_acts_and_the_next_takes_over(cluster: Cluster) -> None:
         await until(clock, lambda: first.acting)
         second = Actor(client, clock, "second")
         for _ in range(20):
+            # The next step waits for the renewal: requests take no time of this clock.
             clock.step(RETRY_PERIOD)
-            await asyncio.sleep(0.02)
+            await until(clock, lambda: first.lease._renew_sent_at == clock.since_boot())
         assert first.acting
         assert not second.acting
         # Leaving, it gives the lease up: the other need not wait for it to end.
@@ -207,3 +208,22 @@ class Slow(HttpsTransport):
         answer = await super().request(method, path, query, headers, body)
         self.clock.step(self.seconds / 2)
         return answer
+
+
+async def test_a_refusal_is_warned_of_once(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock()
+    async with client_of(cluster) as client:
+        actor = Actor(client, clock, "first")
+        await until(clock, lambda: actor.acting)
+        assert actor.lease.error == ""
+        accepted, client._headers = client._headers, {"authorization": "Bearer revoked"}
+        await until(clock, lambda: not actor.acting, step=RETRY_PERIOD)
+        for _ in range(10):
+            clock.step(RETRY_PERIOD)
+            await asyncio.sleep(0.02)
+        assert actor.lease.error == "Unauthorized"
+        client._headers = accepted
+        await until(clock, lambda: actor.acting, step=RETRY_PERIOD)
+        assert actor.lease.error == ""
+        await actor.stop()
+    assert caplog.messages == ["cannot acquire or renew lease loops: Unauthorized", "first lost lease loops"]

@@ -50,6 +50,13 @@ def test_a_cluster_that_waits_is_told_why_then_where_it_went() -> None:
     assert told(ready, moved, MANAGED_CLUSTER_EVENTS) == [
         StatusEvent(NORMAL, "Assigned", "assignedWorker: from w1 to w2")
     ]
+    moving = obj("Running", "w2", Moving=("True", "Restoring", "from worker w1 to w2"))
+    arrived = obj("Running", "w2", Moving=("False", "Moved", "from worker w1 to w2"))
+    assert told(moving, arrived, MANAGED_CLUSTER_EVENTS) == [
+        StatusEvent(NORMAL, "Moved", "Moving is False: from worker w1 to w2")
+    ]
+    given_up = obj("Running", "w2", Moving=("False", "TookTooLong", "after 300 s"))
+    assert [each.type for each in told(moving, given_up, MANAGED_CLUSTER_EVENTS)] == [WARNING]
 
 
 def test_a_condition_that_is_bad_while_it_is_true() -> None:
@@ -80,7 +87,11 @@ def test_where_replicas_went_is_one_sentence() -> None:
 
 def test_events_of_a_placed_deployment_and_its_cluster(server: Server) -> None:
     world = World(server)
-    name = world.register(world.member())
+    member = world.member()
+    capacity = {"cpu": "8", "memory": "16Gi", "pods": "100"}
+    node = {"metadata": {"name": "n1", "labels": {"shoal.dev/simulated": "true"}}, "status": {"capacity": capacity}}
+    member.post("/api/v1/nodes", node).ok()
+    name = world.register(member)
     body = {"metadata": {"name": "web", "labels": {"app": "web"}}, "apiVersion": "apps/v1", "kind": "Deployment"}
     template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "web:1"}]}}
     spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}

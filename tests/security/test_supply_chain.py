@@ -47,8 +47,9 @@ def test_every_package_of_the_dashboard_is_pinned_with_a_hash_and_without_a_host
 @pytest.mark.parametrize("module", SUMS, ids=lambda path: str(path.parent.relative_to(ROOT)))
 def test_every_go_module_has_its_sums(module: Path) -> None:
     """Tools and peers of the tests: `go` refuses what does not match."""
-    sums = module.with_name("go.sum").read_text().splitlines()
-    assert sums
+    file = module.with_name("go.sum")
+    sums = file.read_text().splitlines() if file.exists() else []
+    assert bool(sums) == ("require" in module.read_text())
     assert all(re.fullmatch(r"\S+ v\S+ h1:[A-Za-z0-9+/]{43}=", line) for line in sums)
 
 

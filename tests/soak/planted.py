@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 from unittest.mock import patch
@@ -95,10 +95,9 @@ def lagging() -> Iterator[None]:
     """Some reads are answered from a cache that is one change behind."""
     get, count = READS["get"], itertools.count(1)
 
-    def late(core: ServerComponents, call: RequestContext) -> Answer:
-        last = next(
-            (change for change in reversed(call.resource_cache.history) if change.latest.name == call.name), None
-        )
+    def late(core: ServerComponents, call: RequestContext) -> Answer | Awaitable[Answer]:
+        recent = call.resource_cache.history.of_cluster(call.info.cluster)
+        last = next((change for change in reversed(recent) if change.latest.name == call.name), None)
         if last is not None and last.old is not None and _is_ours(last) and not next(count) % EVERY:
             call.resource_cache = cast(ResourceCache, Behind(call.resource_cache, last.old))
         return get(core, call)

@@ -13,7 +13,7 @@ from shoal.client.rest import Client
 from shoal.client.transport import Transport, Unreachable
 from shoal.clock import Clock, SystemClock
 from shoal.kinds.shoal_crds import shoal_crds
-from shoal.sync.controllers import SyncSettings, new_sync_controllers
+from shoal.sync.controllers import SyncSettings, new_import_controllers, new_syncer_controllers
 from tests.faults.processes import Up
 from tests.serving import DEFINITIONS, Cluster, Server, fresh_cluster
 
@@ -53,7 +53,8 @@ def hub_loops(
         transport = server.shoal.server.transport()
         client = Client(through(transport), server.token, cluster=hub.name)
         by_https = connector_for("https://elsewhere", transport)
-        loops = new_sync_controllers(client, clock or SystemClock(), by_https, settings)
+        given = client, clock or SystemClock(), by_https, settings
+        loops = [*new_import_controllers(*given), *new_syncer_controllers(*given)]
         return [asyncio.create_task(loop.run(), name=loop.name) for loop in loops]
 
     async def stop(tasks: list[asyncio.Task[None]]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from shoal.kinds.workload import workloadcluster
 from shoal.sync.controllers import SyncSettings
+from shoal.sync.syncer.dependency_status import merged_dependency_status
 from shoal.sync.syncer.namespaces import locator, name_with_suffix
 from shoal.sync.syncer.object_sync import FREE_DELETIONS
 from tests.serving import Cluster, Server, config_map, fresh_cluster
@@ -227,3 +228,61 @@ def test_kinds_without_a_namespace_are_synced_too(server: Server) -> None:
         gone(hub, f"{roles}/reader")
         assert member.get(f"{roles}/reader").status == 404
         member.close()
+
+
+def test_a_claim_is_bound_on_the_hub_when_it_is_bound_in_every_cluster(world: World) -> None:
+    members = [world.member(), world.member()]
+    names = [world.register(member) for member in members]
+    claim = f"{world.path('persistentvolumeclaims')}/data"
+    # Of the default class the members would bind it themselves.
+    spec: Object = {
+        "storageClassName": "by-hand",
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    world.hub.post(world.path("persistentvolumeclaims"), {"metadata": {"name": "data"}, "spec": spec}).ok()
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    for name in names:
+        world.hub.post(world.path(), needing(f"web-{name}", name, volumes=volumes)).ok()
+    bound = {"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+
+    def bind(member: Cluster) -> None:
+        """Its own controller binds it to a volume."""
+        there(member, claim)
+        volume = {"storageClassName": "by-hand", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
+        body = {"metadata": {"name": "volume"}, "spec": {**volume, "hostPath": {"path": "/data"}}}
+        member.post("/api/v1/persistentvolumes", body).ok()
+
+    def recorded() -> int:
+        annotations = world.hub.get(claim)["metadata"].get("annotations") or {}
+        return sum(
+            "Bound" in value for key, value in annotations.items() if key.startswith("status.workloads.kcp.dev/")
+        )
+
+    bind(members[0])
+    world.hub.eventually(lambda: recorded() == 1)
+    assert world.hub.get(claim)["status"] == {"phase": "Pending"}
+    bind(members[1])
+    world.hub.eventually(lambda: world.hub.get(claim)["status"] == bound)
+    assert not [key for key in there(members[0], claim)["metadata"]["annotations"] if "status.workloads" in key]
+    world.hub.delete(f"{world.path()}/web-{names[0]}").ok()
+    world.hub.eventually(lambda: recorded() == 1)
+    assert world.hub.get(claim)["status"] == bound
+    world.hub.delete(f"{world.path()}/web-{names[1]}").ok()
+    world.hub.eventually(lambda: recorded() == 0 and world.hub.get(claim)["status"] == {"phase": "Pending"})
+
+
+def test_what_is_no_status_counts_as_none() -> None:
+    def claim(**values: str) -> Object:
+        annotations = {f"status.workloads.kcp.dev/{cluster}": value for cluster, value in values.items()}
+        return {"metadata": {"annotations": annotations}, "status": {"phase": "Pending"}}
+
+    for text in ("", "[]", "{", '{"phase": {}}', '{"other": 1}'):
+        status, stale = merged_dependency_status(claim(east=text, west='{"phase": "Bound"}'), ["east", "west"])
+        assert (status, stale) == (None, []), text
+    only = '{"phase": "Bound", "secret": 1}'
+    assert merged_dependency_status(claim(east=only, gone=only), ["east"]) == (
+        {"phase": "Bound"},
+        ["status.workloads.kcp.dev/gone"],
+    )
+    assert merged_dependency_status({"metadata": {}}, ["east"]) == (None, [])

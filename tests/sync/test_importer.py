@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from shoal.client.rest import Client
 from shoal.kinds.workload.apiresource import GVR
 from shoal.objects.errors import NotFound, Unauthorized, Unavailable
 from shoal.sync.controllers import SyncSettings
-from shoal.sync.discovery import discover_resource, discover_resources
+from shoal.sync.discovery import discover_resource, discover_resources, find_native_resource
 from shoal.sync.importer.api_discovery import discover_apis, needs_crd_watch
+from tests.controlplane.world import world
 from tests.serving import Server, fresh_cluster
 from tests.sync.hub_server import own_hub
 from tests.sync.sync_environment import IMPORTS, NEGOTIATED, condition
@@ -145,3 +147,13 @@ def test_all_of_a_cluster_is_imported(server: Server) -> None:
         assert {name: said for name, said in wrong.items() if said["status"] != "True"} == {}
         assert len(hub.get(NEGOTIATED).ok()["items"]) == len(found)
         member.close()
+
+
+async def test_the_importers_account_may_tell_native_resources_from_imported_ones(tmp_path: Path) -> None:
+    async with world(tmp_path, loops=False) as given:
+        account = "system:serviceaccount:kube-system:api-importer"
+        importer = given.client.in_cluster("root").impersonate(account, "system:serviceaccounts:kube-system")
+        found = await find_native_resource(importer, "clusterroles", "rbac.authorization.k8s.io")
+        assert found is not None
+        assert found.resource["kind"] == "ClusterRole"
+        assert await find_native_resource(importer, "placements", "placement.shoal.dev") is None, "a CRD serves them"

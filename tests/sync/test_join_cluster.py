@@ -25,6 +25,7 @@ from shoal.assemble.commands.syncer_manifest import (
 )
 from shoal.cli.joincluster import command
 from tests.serving import HANG, config_map
+from tests.sync.pull_mode import identity
 from tests.sync.sync_environment import World
 from tests.sync.test_sync_end_to_end import ASSIGNED, gone, there
 
@@ -99,6 +100,88 @@ def test_pull_prints_what_the_cluster_is_given(world: World, tmp_path: Path) -> 
     assert "Traceback" not in errors
 
 
+CLUSTERS = "/apis/workload.kcp.dev/v1alpha1/clusters"
+SYNCERS = "/api/v1/namespaces/shoal-syncers"
+
+
+def joined_by_push(world: World, tmp_path: Path, name: str) -> None:
+    file = world.member().kubeconfig(tmp_path / f"member-of-{name}")
+    given = (name, "--kubeconfig-of-cluster", str(file), "--namespace", world.namespace)
+    code, _, said = join(world, tmp_path, *given)
+    assert code == 0, said
+
+
+def test_the_kubeconfig_goes_with_the_workload_cluster(world: World, tmp_path: Path) -> None:
+    name = f"{world.namespace}-joined"
+    secret = f"{world.path('secrets')}/{name}-kubeconfig"
+    for _ in range(2):  # also one that is joined again under that name
+        joined_by_push(world, tmp_path, name)
+        joined_by_push(world, tmp_path, name)
+        (owner,) = world.hub.get(secret).ok()["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["name"]) == ("Cluster", name)
+        assert owner["uid"] == world.cluster(name)["metadata"]["uid"]
+        world.hub.delete(f"{CLUSTERS}/{name}").ok()
+        gone(world.hub, secret)
+
+
+def test_a_secret_that_somebody_else_wrote_stays(world: World, tmp_path: Path) -> None:
+    name = f"{world.namespace}-joined"
+    secret = f"{world.path('secrets')}/{name}-kubeconfig"
+    world.hub.post(world.path("secrets"), {"metadata": {"name": f"{name}-kubeconfig"}, "data": {"value": "eA=="}}).ok()
+    world.adopt(name)
+    for _ in range(2):
+        joined_by_push(world, tmp_path, name)
+        assert "ownerReferences" not in world.hub.get(secret).ok()["metadata"]
+    # Nor is one deleted that a workload Cluster only names.
+    named = world.member()
+    world.register(named, f"{world.namespace}-named")
+    reference = world.cluster(f"{world.namespace}-named")["spec"]["kubeconfigSecretRef"]
+    for cluster in (name, f"{world.namespace}-named"):
+        world.hub.delete(f"{CLUSTERS}/{cluster}").ok()
+        gone(world.hub, f"{CLUSTERS}/{cluster}")
+    marker = f"{world.namespace}-marker"
+    joined_by_push(world, tmp_path, marker)
+    world.hub.delete(f"{CLUSTERS}/{marker}").ok()
+    gone(world.hub, f"{world.path('secrets')}/{marker}-kubeconfig")  # the garbage collector has come by since
+    assert world.hub.get(secret).status == 200
+    assert world.hub.get(f"/api/v1/namespaces/{reference['namespace']}/secrets/{reference['name']}").status == 200
+
+
+def test_the_identity_of_a_syncer_goes_with_its_workload_cluster(world: World) -> None:
+    """The next workload Cluster of that name has another one: the old token opens nothing."""
+    name = f"{world.namespace}-pulled"
+    first = identity(world, name)
+    assert identity(world, name) == first, "joining again changes nothing"
+    cluster = f"{CLUSTERS}/{name}"
+    assert world.hub.request("GET", cluster, token=first).status == 200
+    world.hub.delete(cluster).ok()
+    gone(world.hub, f"{SYNCERS}/serviceaccounts/{name}")
+    gone(world.hub, f"{SYNCERS}/secrets/{name}-token")
+    second = identity(world, name)
+    assert world.hub.request("GET", cluster, token=first).status == 401
+    assert world.hub.request("GET", cluster, token=second).status == 200
+    # Also without a pause in which the garbage collector could have come by.
+    world.hub.delete(cluster).ok()
+    third = identity(world, name)
+    assert world.hub.request("GET", cluster, token=second).status == 401
+    assert world.hub.request("GET", cluster, token=third).status == 200
+
+
+def test_a_refused_join_leaves_nothing(world: World, tmp_path: Path) -> None:
+    name = f"{world.namespace}-taken"
+    body = {"apiVersion": "workload.kcp.dev/v1alpha1", "kind": "Cluster", "spec": {"syncMode": "none"}}
+    # Its finalizer keeps it, whatever the controller of registrations makes of a ManagedCluster that does not exist.
+    metadata = {"name": name, "labels": {"shoal.dev/managedcluster": name}, "finalizers": ["example.com/test"]}
+    world.hub.post(CLUSTERS, {**body, "metadata": metadata}).ok()
+    file = world.member().kubeconfig(tmp_path / "member")
+    for arguments in (("--kubeconfig-of-cluster", str(file), "--namespace", world.namespace), ("--mode", "pull")):
+        assert join(world, tmp_path, name, *arguments)[0] == 1
+    assert world.hub.get(f"{world.path('secrets')}/{name}-kubeconfig").status == 404
+    assert world.hub.get(f"{SYNCERS}/serviceaccounts/{name}").status == 404
+    world.hub.patch(f"{CLUSTERS}/{name}", {"metadata": {"finalizers": None}}).ok()
+    world.adopt(name)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -137,6 +220,9 @@ def test_rights_are_those_on_what_is_copied() -> None:
         (g, r) for rule in given if "patch" in rule["verbs"] for g in rule["apiGroups"] for r in rule["resources"]
     }
     assert written == {("apps", "deployments"), ("", "configmaps")}
+    # What the room for pods is made of.
+    read = {r for rule in given if "list" in rule["verbs"] for r in rule["resources"]}
+    assert read >= {"nodes", "pods", "nodepools"}
     assert ("*", "*") in {(rule["apiGroups"][0], rule["resources"][0]) for rule in cluster_role_rules(("*",))}
 
 

@@ -113,7 +113,8 @@ def test_nobody_else_writes_them(world: World) -> None:
     there = f"{world.namespace}/{title.removesuffix(f'--{name}')}"
     for what in ("log", "exec", "portforward"):
         answer = hub.get(f"{path}/{what}")
-        said = f"mirrored pod: access pod {there} in workload Cluster {name}"
+        said = f"mirrored pod: access pod {there} in workload Cluster {name}, with a kubeconfig of that cluster"
+        said += f" (shoal kubeconfig {name} if it is a ManagedCluster)"
         assert (answer.status, answer["message"]) == (501, said)
     assert hub.get(f"{path}/status").status == 404
     assert hub.get(path).ok() == {"apiVersion": "v1", "kind": "Pod"} | pod, "and nothing acts on it"

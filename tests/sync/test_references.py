@@ -105,7 +105,15 @@ def test_what_servers_fill_in_does_not_travel() -> None:
     headless = to_downstream("v1", "Service", {"metadata": {"name": "web"}, "spec": {"clusterIP": "None"}})
     assert headless["spec"] == {"clusterIP": "None"}
     claim = {"metadata": {"name": "data"}, "spec": {"volumeName": "pv-1", "accessModes": ["ReadWriteOnce"]}}
-    assert to_downstream("v1", "PersistentVolumeClaim", claim)["spec"] == {"accessModes": ["ReadWriteOnce"]}
+    assert to_downstream("v1", "PersistentVolumeClaim", claim)["spec"] == claim["spec"], "as its author named it"
+    bound = {"metadata": {"name": "data", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}}}
+    made = to_downstream("v1", "PersistentVolumeClaim", {**bound, "spec": claim["spec"]})
+    assert (made["spec"], made["metadata"]["annotations"]) == ({"accessModes": ["ReadWriteOnce"]}, {})
+    reserved = {"namespace": "default", "name": "data"}
+    volume = {"metadata": {"name": "v"}, "spec": {"claimRef": {**reserved, "uid": "u", "resourceVersion": "7"}}}
+    assert to_downstream("v1", "PersistentVolume", volume)["spec"] == {"claimRef": reserved}
+    found = {"metadata": {"name": "v", "annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}}}
+    assert to_downstream("v1", "PersistentVolume", {**found, "spec": volume["spec"]})["spec"] == {}
     account = {"metadata": {"name": "a"}, "secrets": [{"name": "token"}], "imagePullSecrets": [{"name": "r"}]}
     assert "secrets" not in to_downstream("v1", "ServiceAccount", account)
     mounted = {"name": "web", "volumeMounts": [{"name": "kube-api-access-x", "mountPath": "/t"}]}
@@ -138,6 +146,7 @@ def test_what_does_not_travel_at_all(obj: Object, plural: str, refused: bool) ->
         ("deployments", "apps", True),
         ("widgets", "example.com", True),
         ("clusterroles", "rbac.authorization.k8s.io", True),
+        ("persistentvolumes", "", True),
         ("namespaces", "", False),
         ("nodes", "", False),
         ("customresourcedefinitions", "apiextensions.k8s.io", False),

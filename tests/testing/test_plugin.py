@@ -44,6 +44,20 @@ def test_definitions(shoal_cluster, shoal_crds):
     body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 1}}
     shoal_cluster.request("POST", "/apis/example.com/v1/namespaces/default/widgets", body)
 
+def test_webhooks_beside_the_test_are_called_and_failures_explained(shoal_cluster):
+    rule = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["configmaps"]}
+    hook = {
+        "name": "beside.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [rule],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    shoal_cluster.request("POST", path, {"metadata": {"name": "hooks"}, "webhooks": [hook]})
+    with pytest.raises(Exception, match="dial tcp 127.0.0.1:1: connect: connection refused"):
+        shoal_cluster.request("POST", MAPS, {"metadata": {"name": "mine"}})
+
 def test_the_kubernetes_client(shoal_cluster):
     kubernetes = pytest.importorskip("kubernetes")
     core = kubernetes.client.CoreV1Api(kubernetes.config.new_client_from_config(str(shoal_cluster.kubeconfig)))
@@ -79,7 +93,7 @@ def run(project: pytest.Pytester, *arguments: str) -> pytest.RunResult:
 
 
 def test_every_test_gets_a_cluster_of_its_own(project: pytest.Pytester) -> None:
-    run(project).assert_outcomes(passed=10)
+    run(project).assert_outcomes(passed=11)
 
 
 def test_with_xdist(project: pytest.Pytester) -> None:

@@ -1,9 +1,11 @@
-"""Forwards the result of one asyncio future to another."""
+"""Results and errors of asyncio futures."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TypeVar
+
+from shoal.objects.errors import InternalError
 
 T = TypeVar("T")
 
@@ -24,3 +26,8 @@ def forward_result(source: asyncio.Future[T], destination: asyncio.Future[T]) ->
 
     source.add_done_callback(on_done)
     destination.add_done_callback(lambda _: source.cancel() if destination.cancelled() else None)
+
+
+def error_of(task: asyncio.Future[T]) -> BaseException | None:
+    """Returns why a request that is done has failed. None if it has not."""
+    return InternalError("the request was cancelled") if task.cancelled() else task.exception()

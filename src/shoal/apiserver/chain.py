@@ -1,7 +1,8 @@
 """The handler chain: every request passes FILTERS in order, then its verb, then FINISHERS.
 
-`HandlerChain.handle` is a `wire.Handler`. It answers reads synchronously and returns an awaitable for writes. The
-filters are plain functions, because a coroutine per read would cost more than the read.
+`HandlerChain.handle` is a `wire.Handler`. It answers reads synchronously and returns an awaitable for writes and for
+reads whose answer takes long. The filters are plain functions, because a coroutine per read would cost more than the
+read.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from shoal.apiserver.filters import (
     authenticate,
     authorize,
     classify_flow,
+    count_connection,
     ensure_cluster_keys,
     enter_cluster,
     find_resource,
+    hides_cluster,
     impersonate,
     negotiate,
     nonresource_paths,
@@ -40,15 +43,17 @@ from shoal.apiserver.finishers import (
     serialize,
 )
 from shoal.apiserver.flowcontrol.flowschema import Flow, PriorityLevel
+from shoal.apiserver.http.body_budget import body_refused_error
 from shoal.apiserver.request.deadline import request_timeout
 from shoal.apiserver.request.info import ROOT, WILDCARD
-from shoal.apiserver.server import RequestContext, ServerComponents
+from shoal.apiserver.response.serializer import is_long_yaml, yaml_slices
+from shoal.apiserver.server import RequestContext, ServerComponents, slice_path
 from shoal.apiserver.verbs import select_verb
 from shoal.objects.errors import StatusError, TimedOut, Unauthorized
-from shoal.objects.wire import Answer, Request, Response, StreamResponse, Upgrade
+from shoal.objects.wire import Answer, Request, Response, StreamResponse, Upgrade, continue_response
 from shoal.telemetry import tracing
 
-Filter = Callable[[ServerComponents, RequestContext], Answer | Suspension | None]
+Filter = Callable[[ServerComponents, RequestContext], Answer | Awaitable[Answer] | Suspension | None]
 """Returns None to go on. Raises StatusError to refuse the request."""
 Finisher = Callable[[ServerComponents, RequestContext], None]
 
@@ -58,6 +63,7 @@ FILTERS: tuple[Filter, ...] = (
     wait_for_store,
     authenticate,
     enter_cluster,
+    count_connection,
     impersonate,
     classify_flow,
     authorize,
@@ -67,6 +73,10 @@ FILTERS: tuple[Filter, ...] = (
     negotiate,
     select_verb,
 )
+HEAD_FILTERS: tuple[Filter, ...] = tuple(
+    step for step in FILTERS if step not in (start_span, ensure_cluster_keys, nonresource_paths)
+)
+"""Filters that the head of a request passes before its body is read. They need no body and change nothing."""
 FINISHERS: tuple[Finisher, ...] = (
     serialize,
     add_warnings,
@@ -103,6 +113,15 @@ class HandlerChain:
             return run_filters(self._server, RequestContext(request), iter(self._filters))
         return run_filters(self._server, ctx, iter(self._filters_after_queue))
 
+    def handle_head(self, request: Request) -> Answer | Awaitable[Answer]:
+        """Answers the head of a request whose body has not arrived: with an error, or with 100 and an owner of the
+        body. The whole request then passes the whole chain.
+        """
+        if request.path.startswith(self._passthrough_prefixes):
+            _, flow = self.classify(request)
+            return admit_body(request, flow.body_owner if flow is not None else None)
+        return run_head_filters(self._server, RequestContext(request), iter(HEAD_FILTERS))
+
     def classify(self, request: Request) -> tuple[RequestContext | None, Flow | None]:
         """Returns the flow of a request, and its context for `handle`. A request without a flow never waits."""
         if request.path.startswith(PROBE_PATHS):
@@ -134,7 +153,9 @@ def classify(server: ServerComponents, request: Request) -> tuple[RequestContext
         ctx.authentication_error = error
     if ctx.user.crosses_clusters:
         return ctx, None
-    cluster = ROOT if name == WILDCARD or server.clusters.get(name) is None else name
+    nobody = ctx.user.name == ANONYMOUS and hides_cluster(ctx)
+    # Those without a credential wait in root, as for a cluster that does not exist.
+    cluster = ROOT if nobody or name == WILDCARD or server.clusters.get(name) is None else name
     ctx.flow = server.flow_schemas.flow_of(cluster, ctx.user, ctx.verb, ctx.info)
     return ctx, ctx.flow
 
@@ -147,21 +168,74 @@ def run_filters(server: ServerComponents, ctx: RequestContext, filters: Iterator
             if result is not None:
                 if isinstance(result, (Response, StreamResponse, Upgrade)):
                     return finish(server, ctx, result)
+                if not callable(result):  # the answer of a path that is no resource, not a suspension
+                    return await_answer(server, ctx, result)
                 return result(
                     lambda: run_filters(server, ctx, filters), lambda error: finish_failed(server, ctx, error)
                 )
         if ctx.read is not None:
-            return finish(server, ctx, ctx.read(server, ctx))
+            answer = ctx.read(server, ctx)
+            if ctx.media_type and isinstance(answer, Response) and is_long_yaml(answer, ctx.media_type):
+                answer = server.slices.run(slice_path(ctx), yaml_slices(answer))
+            if not isinstance(answer, (Response, StreamResponse, Upgrade)):
+                return await_answer(server, ctx, answer)
+            return finish(server, ctx, answer)
     except Exception as error:
         return finish_failed(server, ctx, error)
     return execute_write(server, ctx)
 
 
-async def execute_write(server: ServerComponents, ctx: RequestContext) -> Answer:
+def run_head_filters(
+    server: ServerComponents, ctx: RequestContext, filters: Iterator[Filter]
+) -> Answer | Awaitable[Answer]:
+    """As `run_filters`, up to the verb."""
     try:
-        with server.inflight:
-            async with asyncio.timeout(request_timeout(ctx.query)):
-                return finish(server, ctx, await ctx.write(server, ctx))
+        for step in filters:
+            if step is find_resource and not ctx.info.plural:
+                break
+            result = step(server, ctx)
+            if result is not None:
+                if isinstance(result, (Response, StreamResponse, Upgrade)):
+                    return finish(server, ctx, result)
+                if not callable(result):
+                    return await_answer(server, ctx, result)
+                return result(
+                    lambda: run_head_filters(server, ctx, filters), lambda error: finish_failed(server, ctx, error)
+                )
+        return admit_body(ctx.request, _body_owner(server, ctx))
+    except Exception as error:
+        return finish_failed(server, ctx, error)
+
+
+def _body_owner(server: ServerComponents, ctx: RequestContext) -> tuple[str, str] | None:
+    """Whoever is not known takes from the share of all unknown clients, not from that of a cluster."""
+    if ctx.user.crosses_clusters:
+        return None
+    if ctx.user.name == ANONYMOUS:
+        return UNAUTHENTICATED, ctx.request.remote_addr
+    flow = ctx.flow or server.flow_schemas.flow_of(ctx.cluster.name, ctx.user, ctx.verb, ctx.info)
+    return flow.body_owner
+
+
+def admit_body(head: Request, owner: tuple[str, str] | None) -> Response:
+    if head.hold is not None and not head.hold.assign(owner):
+        raise body_refused_error()
+    return continue_response()
+
+
+async def execute_write(server: ServerComponents, ctx: RequestContext) -> Answer:
+    with server.inflight:
+        return await await_answer(server, ctx, ctx.write(server, ctx))
+
+
+async def await_answer(server: ServerComponents, ctx: RequestContext, answer: Awaitable[Answer]) -> Answer:
+    """Of a write or a long read."""
+    try:
+        async with asyncio.timeout(request_timeout(ctx.query)):
+            result = await answer
+            if ctx.media_type and isinstance(result, Response) and is_long_yaml(result, ctx.media_type):
+                result = await server.slices.complete(slice_path(ctx), yaml_slices(result))
+            return finish(server, ctx, result)
     except TimeoutError:
         return finish_failed(server, ctx, TimedOut(TIMEOUT_MESSAGE))
     except Exception as error:
@@ -204,6 +278,9 @@ async def _await_passed_through(server: ServerComponents, ctx: RequestContext, p
 
 def _finish_passed_through(server: ServerComponents, ctx: RequestContext, answer: Answer) -> Answer:
     ctx.answer = answer
+    request = ctx.request
+    if request.connection is not None and answer.status < 400 and "authorization" in request.headers:
+        request.connection.identify()  # the server that has answered knows the client
     for step in PASSTHROUGH_FINISHERS:
         step(server, ctx)
     return ctx.answer

@@ -22,7 +22,7 @@ from shoal.objects.wire import Answer, Handler, Request
 MAX_CONNECTIONS = 8_192
 """Connections to all clusters, if the limit of open files allows as many."""
 PARTS = 4
-"""One cluster may have a quarter of the connections."""
+"""One cluster may have a quarter of the connections, or what its limits allow if that is less."""
 FILES_PER_CONNECTION = 4
 """A connection through a tunnel needs two sockets. The other half of the files is for everything else."""
 
@@ -58,6 +58,8 @@ class ClusterAddresses:
         if found is None or found.endpoint is None or (found.terminating and not self._core.keys.ca_bundle(cluster)):
             raise NotFound(f'logical cluster "{cluster}" has no address of its own here')
         host = self._hosts.get(cluster)
+        if host is not None:
+            self._set_limit(cluster, host)
         if self.connection_count >= self._max_connections or (host is not None and host.is_full):
             raise Unavailable(f'there are too many connections to logical cluster "{cluster}"', retry_after=1)
         context = await self._contexts.context(cluster, found.uid, api_server_names(found.endpoint.host))
@@ -78,9 +80,18 @@ class ClusterAddresses:
         host = self._hosts.get(cluster)
         if host is None:
             other_routes = self._core.paths.extra_routes.names | {"clusters"}
-            handler = confined_handler(self._http.handler, cluster, other_routes)
-            host = self._hosts[cluster] = VirtualHost(self._http, handler, max(1, self._max_connections // PARTS))
+            handler, head_handler = (
+                confined_handler(each, cluster, other_routes) for each in (self._http.handler, self._http.head_handler)
+            )
+            host = self._hosts[cluster] = VirtualHost(
+                self._http, handler, head_handler, max(1, self._max_connections // PARTS)
+            )
+        self._set_limit(cluster, host)
         return host
+
+    def _set_limit(self, cluster: str, host: VirtualHost) -> None:
+        part, limit = max(1, self._max_connections // PARTS), self._core.clusters.limits(cluster).connections
+        host.max_connections = part if limit is None else min(part, limit)
 
     def _close(self, cluster: str) -> None:
         self._contexts.forget(cluster)
@@ -109,6 +120,8 @@ def confined_handler(handler: Handler, cluster: str, other_routes: Collection[st
             request.raw_headers,
             original_path=path,
             at_own_address=True,
+            hold=request.hold,
+            connection=request.connection,
         )
         return handler(confined)
 

@@ -11,22 +11,26 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from shoal.apiserver.aio import forward_result
-from shoal.apiserver.authz import forbidden
+from shoal.apiserver.authn.authenticator import ANONYMOUS
+from shoal.apiserver.authz import Attributes, AuthorizationDecision, forbidden
 from shoal.apiserver.flowcontrol.seats import InFlightLimiter
 from shoal.apiserver.impersonation import HEADER_PREFIX, impersonated_user
 from shoal.apiserver.metrics.requests import request_labels_of
+from shoal.apiserver.registry import mirrored_pods
 from shoal.apiserver.request.deadline import LONG_RUNNING, request_timeout
 from shoal.apiserver.request.info import ROOT, WILDCARD, parse_path, verb_of
 from shoal.apiserver.request.options import parse_bool, parse_query
 from shoal.apiserver.request.tracing import request_span, run_in_span
 from shoal.apiserver.request_attributes import authorizer_attributes, cached_request_attributes
 from shoal.apiserver.response import negotiation
-from shoal.apiserver.server import UNKNOWN_USER, RequestContext, ServerComponents, not_found_page
+from shoal.apiserver.server import UNKNOWN_USER, RequestContext, ServerComponents, not_found_page, slice_path
 from shoal.objects.errors import Forbidden, InternalError, MethodNotSupported, NotFound
 from shoal.objects.wire import Answer, Response, StreamResponse, Upgrade
 from shoal.telemetry import tracing
 
 JWKS_PATH = "/openid/v1/jwks"
+PUBLIC_INFO_PATHS = ("/healthz", "/livez", "/readyz", "/version")
+"""What the default roles of a cluster let everybody read."""
 Result = Answer | Awaitable[Answer]
 Proceed = Callable[[], Result]
 """Runs the rest of the chain."""
@@ -127,6 +131,9 @@ def authenticate(server: ServerComponents, ctx: RequestContext) -> None:
         ctx.user = server.authenticator.authenticate(ctx.request, ctx.info.cluster)
     elif ctx.authentication_error is not None:
         raise ctx.authentication_error
+    connection = ctx.request.connection
+    if connection is not None and connection.on_known is not None and ctx.user.name != ANONYMOUS:
+        connection.identify()
     if ctx.audit is not None:
         ctx.audit.user = ctx.user
 
@@ -135,6 +142,8 @@ def enter_cluster(server: ServerComponents, ctx: RequestContext) -> None:
     """Only users who may enter all clusters learn whether a cluster is unknown or closed."""
     name, user = ctx.info.cluster, ctx.user
     cluster = server.clusters.get(ROOT if name == WILDCARD and user.crosses_clusters else name)
+    if user.name == ANONYMOUS and hides_cluster(ctx):
+        _check_public(server, ctx, exists=cluster is not None)
     if cluster is not None:
         ctx.cluster = cluster
     elif name == WILDCARD:
@@ -144,6 +153,36 @@ def enter_cluster(server: ServerComponents, ctx: RequestContext) -> None:
         raise NotFound(message, name=name, group="core.shoal.dev", kind="logicalclusters")
     else:
         raise Forbidden(f'forbidden: User "{user.name}" cannot enter the logical cluster "{name}"')
+
+
+def hides_cluster(ctx: RequestContext) -> bool:
+    """Reports whether a client without a credential must not learn that the cluster of the request exists. At its own
+    address a cluster shows its own certificate.
+    """
+    return ctx.info.cluster not in (ROOT, WILDCARD) and not ctx.request.at_own_address
+
+
+def _check_public(server: ServerComponents, ctx: RequestContext, *, exists: bool) -> None:
+    """Refuses all that the administrator of the cluster has not opened to everybody, in the same words if there is no
+    such cluster. What default roles open is refused too, because it is open in every cluster.
+    """
+    attributes = _requested_attributes(ctx)
+    may_be_open = exists and attributes.path not in PUBLIC_INFO_PATHS
+    if not may_be_open or not server.authorizer.authorize(ctx.user, attributes).allowed:
+        raise forbidden(ctx.user, attributes)
+
+
+def _requested_attributes(ctx: RequestContext) -> Attributes:
+    if ctx.attributes is not None:
+        return ctx.attributes.attributes
+    return authorizer_attributes(ctx.info, ctx.verb, ctx.query)
+
+
+def count_connection(server: ServerComponents, ctx: RequestContext) -> None:
+    """Counts the connection for the logical cluster of its last request. Most requests are of the same one."""
+    connection, cluster = ctx.request.connection, ctx.info.cluster
+    if connection is not None and connection.cluster != cluster and cluster != WILDCARD:
+        server.limits.count_connection(connection, ctx.cluster)
 
 
 def impersonate(server: ServerComponents, ctx: RequestContext) -> None:
@@ -165,19 +204,32 @@ def classify_flow(server: ServerComponents, ctx: RequestContext) -> None:
         ctx.response_headers = ctx.flow.headers
 
 
-def authorize(server: ServerComponents, ctx: RequestContext) -> None:
+def authorize(server: ServerComponents, ctx: RequestContext) -> Suspension | None:
     """The only place that authorizes a request as such: resources, extra routes and non-resource paths."""
     attributes = None
     if not ctx.info.plural:
         ctx.route = route = server.paths.extra_routes.authorized_route(ctx.request.path)
         attributes = route.attributes_of(ctx.request.path) if route is not None else None
     if attributes is None:
-        attributes = (
-            ctx.attributes.attributes
-            if ctx.attributes is not None
-            else authorizer_attributes(ctx.info, ctx.verb, ctx.query)
-        )
-    decision = server.authorizer.authorize(ctx.user, attributes)
+        attributes = _requested_attributes(ctx)
+    decision = server.authorizer.authorize_steps(ctx.user, attributes)
+    if not isinstance(decision, AuthorizationDecision):
+        decided = server.slices.run(slice_path(ctx), decision)
+        if not isinstance(decided, AuthorizationDecision):
+            return partial(_after, _authorize_later(ctx, attributes, decided))
+        decision = decided
+    _check_decision(ctx, attributes, decision)
+    return None
+
+
+async def _authorize_later(
+    ctx: RequestContext, attributes: Attributes, decision: Awaitable[AuthorizationDecision]
+) -> None:
+    """Of a user with so many roles that they are searched in slices."""
+    _check_decision(ctx, attributes, await decision)
+
+
+def _check_decision(ctx: RequestContext, attributes: Attributes, decision: AuthorizationDecision) -> None:
     if ctx.audit is not None:
         ctx.audit.verb = ctx.verb
         ctx.audit.authorized, ctx.audit.authorization_reason = decision.allowed, decision.reason
@@ -198,7 +250,7 @@ def ensure_cluster_keys(server: ServerComponents, ctx: RequestContext) -> Suspen
     return None
 
 
-def nonresource_paths(server: ServerComponents, ctx: RequestContext) -> Answer | None:
+def nonresource_paths(server: ServerComponents, ctx: RequestContext) -> Answer | Awaitable[Answer] | None:
     """Extra routes, and everything else that is no resource."""
     if ctx.info.plural:
         return None
@@ -215,6 +267,9 @@ def find_resource(server: ServerComponents, ctx: RequestContext) -> Answer | Non
         if resource is None and not registry.is_builtin_group(info.group):
             return not_found_page()
     if resource is None or (info.name and not info.namespace if resource.namespaced else info.namespace):
+        kind = (info.group, info.version, info.plural)
+        if ctx.cluster.profile == "hub" and kind in mirrored_pods.KINDS_OF_WORKLOAD_CLUSTERS:
+            raise NotFound(mirrored_pods.UNSERVED_MESSAGE.format(plural=info.plural))
         raise NotFound("the server could not find the requested resource")
     if info.cluster == WILDCARD and ctx.verb not in ("list", "watch"):
         raise MethodNotSupported("the wildcard view of all logical clusters supports only list and watch")

@@ -11,9 +11,9 @@ import orjson
 
 from shoal.apiserver.audit import AUDIT_ID_HEADER, audit_id_of
 from shoal.apiserver.inprocess import IN_PROCESS
-from shoal.apiserver.request.options import parse_query
-from shoal.apiserver.response.negotiation import error_media_type
+from shoal.apiserver.response.negotiation import error_media_type, wants_pretty
 from shoal.apiserver.response.serializer import encode_as
+from shoal.apiserver.response.warnings import warning_headers
 from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.objects.errors import (
     InternalError,
@@ -31,17 +31,33 @@ log = logging.getLogger("shoal.apiserver")
 
 
 def error_response(error: Exception) -> Response:
-    """Converts an exception to the Status response a client understands."""
+    """Converts an exception to the Status response a client understands. Nobody needs its traceback afterwards."""
+    original = error
     if isinstance(error, ValueTooLarge):
         error = TooLarge(f"Request entity too large: {error}")
     elif isinstance(error, StoreError):
         log.error("store error: %s", error)
-        error = Unavailable(str(error), retry_after=1)
+        # Without Retry-After, with which clients would repeat the request ten times before they show the reason.
+        error = Unavailable(str(error))
     elif not isinstance(error, StatusError):
         log.error("unexpected error", exc_info=error)
         error = InternalError(f"Internal error occurred: {type(error).__name__}")
     headers = (("Retry-After", str(error.retry_after)),) if error.retry_after else ()
-    return Response(error.status_code, orjson.dumps(error.to_status()), headers=headers)
+    answer = Response(error.status_code, orjson.dumps(error.to_status()), headers=headers)
+    _forget_frames(original)
+    return answer
+
+
+def _forget_frames(error: BaseException) -> None:
+    """Frees what the frames of the error refer to. A frame that refers to the error would keep body and objects of the
+    request until the next run of the garbage collector, which counts objects and not bytes.
+    """
+    pending: list[BaseException | None] = [error]
+    while pending:
+        each = pending.pop()
+        if each is not None and each.__traceback__ is not None:
+            each.__traceback__ = None
+            pending += (each.__cause__, each.__context__)
 
 
 def failure_response(ctx: RequestContext, error: Exception) -> Response:
@@ -50,6 +66,7 @@ def failure_response(ctx: RequestContext, error: Exception) -> Response:
     if ctx.audit is not None:
         assert isinstance(answer.body, bytes)
         ctx.audit.failure_status = orjson.loads(answer.body)
+    ctx.is_rendered = False
     ctx.media_type = error_media_type(ctx.request.headers.get("accept", ""))
     if ctx.warnings and _is_router_error(ctx, error):
         ctx.warnings.clear()
@@ -70,22 +87,13 @@ def serialize(server: ServerComponents, ctx: RequestContext) -> None:
 
 def add_warnings(server: ServerComponents, ctx: RequestContext) -> None:
     if ctx.warnings:
-        ctx.answer.headers += tuple(
-            ("Warning", f'299 - "{_escape_warning(text)}"') for text in dict.fromkeys(ctx.warnings)
-        )
-
-
-def _escape_warning(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")[:1024]
+        ctx.answer.headers += warning_headers(ctx.warnings)
 
 
 def pretty_print(server: ServerComponents, ctx: RequestContext) -> None:
-    """As upstream: if `pretty` is set in the query, or the user agent is a browser, curl or Wget."""
-    request, answer = ctx.request, ctx.answer
-    if request.query and "pretty=" in request.query:
-        if parse_query(request.query).get("pretty", "") not in ("1", "true"):
-            return
-    elif not request.headers.get("user-agent", "").startswith(("curl", "Wget", "Mozilla/5.0")):
+    """Lists are indented by their verb."""
+    answer = ctx.answer
+    if ctx.is_rendered or not wants_pretty(ctx.request):
         return
     if isinstance(answer, Response) and answer.content_type == "application/json":
         body = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)

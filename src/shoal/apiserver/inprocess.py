@@ -15,6 +15,8 @@ from shoal.objects.errors import BadRequest, Unavailable
 from shoal.objects.wire import Handler, Request, Response, StreamResponse, Upgrade
 from shoal.store.fencing import LeaseCheck, fenced_by
 
+MAX_READS_IN_A_ROW = 64
+"""Reads are answered without a pause. After this many, others have their turn."""
 IN_PROCESS = "in-process"
 """Remote address of such requests. Response headers meant for people are left out."""
 
@@ -29,6 +31,7 @@ class InProcessTransport:
         self._handler = handler
         self._pipes: MutableSet[Pipe] = pipes if pipes is not None else set()
         self._holds: LeaseCheck | None = None
+        self._answered_at_once = 0
 
     async def request(
         self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
@@ -75,7 +78,13 @@ class InProcessTransport:
 
     async def _handle(self, request: Request) -> Response | StreamResponse:
         answer = self._handler(request)
-        result = answer if isinstance(answer, (Response, StreamResponse, Upgrade)) else await answer
+        if isinstance(answer, (Response, StreamResponse, Upgrade)):
+            result = answer
+            self._answered_at_once += 1
+            if self._answered_at_once % MAX_READS_IN_A_ROW == 0:
+                await asyncio.sleep(0)
+        else:
+            result = await answer
         if isinstance(result, Upgrade):
             raise BadRequest(f"in-process requests cannot be upgraded to {result.protocol}")
         return result

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 from functools import lru_cache
 from typing import Any
 
 from shoal.apiserver.cache.cacher import CachedObject
 from shoal.apiserver.cache.trigger import NAME_FIELD, Trigger, field_reader, field_value
 from shoal.apiserver.registry.registry import Resource
-from shoal.apiserver.response.render import encode_object
+from shoal.apiserver.response.render import STEP_BYTES, Row, encode_object
+from shoal.apiserver.webhooks.conversion import converted_entry
 from shoal.objects.errors import BadRequest
 from shoal.objects.selectors import FieldSelector, LabelSelector, parse_field_selector, parse_label_selector
 
@@ -151,3 +152,22 @@ def _required_bytes(fields: FieldSelector) -> tuple[bytes, ...]:
     """Bytes a matching object must contain. They rule out most objects without decoding."""
     plain = [value for _, operator, value in fields.terms if operator != "!=" and value.isascii()]
     return tuple(value.encode() for value in plain if value.isprintable() and not set(value) & set('"\\'))
+
+
+def matching_rows(
+    resource: Resource, rows: Iterable[Row], predicate: SelectionPredicate, limit: int = 0
+) -> Generator[None, None, list[Row]]:
+    """Tests a few objects in each step, in the requested version. If there is a limit, stops after one row more."""
+    found: list[Row] = []
+    size = 0
+    for row in rows:
+        entry = row[1]
+        if predicate.matches(entry if resource.conversion is None else converted_entry(resource, entry)):
+            found.append(row)
+            if 0 < limit < len(found):
+                break
+        size += len(entry.data)
+        if size > STEP_BYTES:
+            size = 0
+            yield
+    return found

@@ -14,9 +14,13 @@ from shoal.apiserver.authz import Authorizer
 from shoal.apiserver.cache.cacher import CachedObject, ResourceCache, WatchCache
 from shoal.apiserver.flowcontrol.flowschema import Flow, FlowSchemas, Headers
 from shoal.apiserver.flowcontrol.seats import InFlightLimiter
+from shoal.apiserver.flowcontrol.slices import QueuePath, SliceScheduler
+from shoal.apiserver.inprocess import IN_PROCESS
 from shoal.apiserver.keyed_locks import KeyedLocks
+from shoal.apiserver.limits import ServerLimits
 from shoal.apiserver.metrics.requests import APIServerMetrics, RequestLabels
 from shoal.apiserver.pki.cluster_keys import ClusterKeys
+from shoal.apiserver.processpool.pool import HeavyLimits, ProcessPool
 from shoal.apiserver.registry.clusters import LogicalCluster, LogicalClusters
 from shoal.apiserver.registry.policy_source import PolicySource
 from shoal.apiserver.registry.registry import Resource
@@ -24,6 +28,7 @@ from shoal.apiserver.request.info import RequestInfo
 from shoal.apiserver.request_attributes import RequestAttributes
 from shoal.apiserver.response.negotiation import OutputMediaType
 from shoal.apiserver.routes import AuthorizedRoute, ExtraRoutes
+from shoal.apiserver.watch_pacer import WatchPacer
 from shoal.apiserver.webhooks.source import WebhookSource
 from shoal.clock import Clock
 from shoal.kinds.fleet.access import HubUserToken, HubUserTokenRequest
@@ -57,7 +62,7 @@ class PathHandlers:
     """Handlers of the paths beside the resource API. They use the server's components and are set after those."""
 
     extra_routes: ExtraRoutes = field(default_factory=ExtraRoutes)
-    nonresource: Callable[[RequestContext], Answer] = _no_nonresource_paths
+    nonresource: Callable[[RequestContext], Answer | Awaitable[Answer]] = _no_nonresource_paths
     probe_readiness: Callable[[], Awaitable[None] | None] = _no_probe
     """Runs before /readyz is answered and updates what its checks report."""
     hub_user_tokens: Callable[[HubUserTokenRequest], Awaitable[HubUserToken]] | None = None
@@ -79,14 +84,21 @@ class ServerComponents:
     policies: PolicySource
     flow_schemas: FlowSchemas
     metrics: APIServerMetrics
+    limits: ServerLimits
     auditor: Auditor | None = None
     """None if the audit log is off."""
     inflight: InFlightLimiter = field(default_factory=InFlightLimiter)
     paths: PathHandlers = field(default_factory=PathHandlers)
     locks: KeyedLocks = field(default_factory=KeyedLocks)
+    processes: ProcessPool = field(default_factory=lambda: ProcessPool("shoal.apiserver.verbs.tasks"))
+    """For heavy writes. Started by the first of them."""
+    heavy_limits: HeavyLimits = field(default_factory=HeavyLimits)
+    slices: SliceScheduler = field(default_factory=SliceScheduler)
+    watch_pacer: WatchPacer = field(default_factory=WatchPacer)
 
 
-ReadVerb = Callable[[ServerComponents, "RequestContext"], Answer]
+ReadVerb = Callable[[ServerComponents, "RequestContext"], Answer | Awaitable[Answer]]
+"""Answers at once, unless the answer is long."""
 WriteVerb = Callable[[ServerComponents, "RequestContext"], Awaitable[Answer]]
 UNKNOWN_USER = User("", ())
 """The user of a request that is not authenticated yet."""
@@ -101,8 +113,8 @@ class RequestContext:
 
     __slots__ = (
         "answer", "attributes", "audit", "audit_annotations", "authentication_error", "cluster", "flow",
-        "info", "labels", "media_type", "output", "query", "read", "request", "resource", "resource_cache",
-        "response_headers", "route", "started", "user", "verb", "warnings", "write",
+        "info", "is_rendered", "labels", "media_type", "output", "query", "read", "request", "resource",
+        "resource_cache", "response_headers", "route", "started", "user", "verb", "warnings", "write",
     )  # fmt: skip
     request: Request
     # --- request_info
@@ -136,6 +148,8 @@ class RequestContext:
     warnings: list[str]
     audit_annotations: dict[str, str] | None
     """Audit annotations set by webhooks and policies."""
+    is_rendered: bool
+    """Whether the verb has encoded its answer as the client wants it, indentation included."""
     # --- finishers
     answer: Answer
     media_type: str
@@ -147,6 +161,7 @@ class RequestContext:
         self.flow = self.audit = self.audit_annotations = None
         self.response_headers = ()
         self.media_type = ""
+        self.is_rendered = False
         self.warnings = []
 
     def derive(
@@ -200,3 +215,14 @@ class RequestContext:
 def not_found_page() -> Response:
     """Upstream sends no Status for a path outside all resources."""
     return Response(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")
+
+
+def slice_path(ctx: RequestContext) -> QueuePath:
+    """The place of a long read among others. Each logical cluster has its share, and so have the server's own
+    controllers, whichever cluster they read.
+    """
+    cluster = ctx.user.cluster if ctx.request.remote_addr != IN_PROCESS else IN_PROCESS
+    flow = ctx.flow
+    if flow is None:
+        return (cluster, 1.0), ((cluster, ""), 1.0), (ctx.user.name, 1.0)
+    return (cluster, 1.0), ((cluster, flow.level.name), max(flow.level.shares, 1)), (flow.name, 1.0)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from shoal.capi.conditions import differs_only_in_text
 from shoal.capi.external import ExternalObjectTracker
+from shoal.capi.replicas import missing_template_reason
 from shoal.capi.status_debouncer import StatusDebouncer
 from shoal.capi.writer import Writer
 from shoal.client.reflector import Key
@@ -153,6 +154,14 @@ class CAPIInformers:
     def resolve_reference(self, namespace: str, reference: Object | None) -> Object | None:
         informer = self.informer_for(reference) if reference is not None else None
         return informer.get(("", namespace, str((reference or {}).get("name")))) if informer is not None else None
+
+    def missing_template(self, namespace: str, reference: Object) -> str:
+        """Why no Machine can be made of the infrastructure template. Empty: it exists."""
+        return missing_template_reason(
+            reference["kind"],
+            has_template=self.resolve_reference(namespace, reference) is not None,
+            has_provider=self.informer_for(reference) is not None,
+        )
 
     def can_resolve(self, reference: Object) -> bool:
         """Reports whether a missing object of this kind really does not exist."""

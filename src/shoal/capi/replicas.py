@@ -69,6 +69,14 @@ def selector_text(label_selector: Object | None, default_labels: dict[str, str])
     return str(effective_selector(label_selector, default_labels))
 
 
+def missing_template_reason(kind: str, *, has_template: bool, has_provider: bool) -> str:
+    """Why no Machine can be made of the infrastructure template. Empty: it exists."""
+    if has_template:
+        return ""
+    # The template may well exist: nobody here would make machines of it.
+    return f"{kind} does not exist" if has_provider else f"no infrastructure provider of {kind} runs here"
+
+
 def scaling_up_condition(current: int, desired: int, missing_template: str) -> Condition:
     if current >= desired:
         message = f"Scaling up would be blocked because {missing_template}" if missing_template else ""

@@ -11,6 +11,7 @@ import click
 from shoal.cli.options.hub import CommandError, call_hub, hub_options
 from shoal.cli.printers import format_table, output_option, print_output
 from shoal.client.rest import Client
+from shoal.client.restmapper import NoKindMatchError
 from shoal.objects.errors import NotFound, StatusError
 
 if TYPE_CHECKING:
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from shoal.assemble.commands.plan import PlacementExplanation as Placed
 
 MANAGED_CLUSTER_NAMES = ("managedcluster", "managedclusters", "mc")
-DEPLOYMENT = "Deployment"
 MAX_ROWS = 20
 """Printed workers and changes; the JSON output has all of them."""
 
@@ -93,26 +93,30 @@ def command(kind: str, name: str, namespace: str, output: str, kubeconfig: Path 
 def explain_placed_object(
     kind: str, name: str, namespace: str, output: str, kubeconfig: Path | None, data_dir: Path | None
 ) -> None:
-    title = DEPLOYMENT if kind.lower() in ("deployment", "deployments", "deploy") else kind
-
     async def request(client: Client) -> Placed:
         from shoal.assemble.commands.plan import explain_object  # noqa: PLC0415
 
-        return await explain_object(client, title, namespace, name)
+        return await explain_object(client, kind, namespace, name)
 
     try:
         found = call_hub(kubeconfig, data_dir, request)
+    except NoKindMatchError as error:
+        raise CommandError(str(error), error.hint) from None
+    except NotFound as error:
+        raise CommandError(str(error), "-n selects another namespace; shoal status shows the fleet") from None
     except StatusError as error:
-        raise CommandError(str(error), "give the kind as in manifests, such as Deployment") from None
-    print_output(asdict(found), placed_object_lines(f"{title} {namespace}/{name}", found), output)
+        raise CommandError(str(error)) from None
+    full_name = f"{found.namespace}/{name}" if found.namespace else name
+    print_output(asdict(found), placed_object_lines(f"{found.kind} {full_name}", found), output)
 
 
 def placed_object_lines(title: str, explanation: Placed) -> list[str]:
-    by = f"divided by Placement {explanation.placement}" if explanation.placement else "divided evenly (no Placement)"
+    kind = "Placement" if explanation.namespace else "ClusterPlacement"
+    by = f"divided by {kind} {explanation.placement}" if explanation.placement else "divided evenly (no Placement)"
     rows = [[one.cluster, str(one.now), str(one.then), one.why, one.change] for one in explanation.verdicts]
     return [
         f"{title}, {explanation.total} replicas, {by}",
-        *(f"Placement {other} also selects it, with lower precedence" for other in explanation.superseded),
+        *(f"{kind} {other} also selects it, with lower precedence" for other in explanation.superseded),
         "",
         *format_table([["CLUSTER", "NOW", "THEN", "WHY", "WHAT WOULD HELP"], *rows]),
         *(["", f"{explanation.unplaced} replicas are unplaced"] if explanation.unplaced else []),

@@ -29,6 +29,7 @@ from shoal.cli.options.hub import (
     translate_hub_errors,
     used_data_dir,
 )
+from shoal.cli.options.loops import parse_loop_names
 from shoal.client.kubeconfig import load_rest_config
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.kinds.fleet import infrav1
@@ -81,6 +82,12 @@ def _refuse_long_lived(context: click.Context, option: click.Parameter, value: b
     callback=_parse_ttl,
     help="With one token that is valid for this time, 10m to 12h. [kubectl calls shoal to renew the token]",
 )
+@click.option(
+    "--loops",
+    callback=parse_loop_names,
+    metavar="A,B",
+    help="For shoal controllers: with the accounts of these loops, which the hub does not run itself.",
+)
 @click.option("--exec", is_flag=True, hidden=True, expose_value=False, help="The default.")
 @click.option("--long-lived", is_flag=True, hidden=True, expose_value=False, callback=_refuse_long_lived)
 @click.option(
@@ -93,13 +100,18 @@ def command(
     namespace: str,
     merge: bool,
     ttl: int | None,
+    loops: tuple[str, ...] | None,
     output: str,
     kubeconfig: Path | None,
     data_dir: Path | None,
 ) -> None:
     """Prints the kubeconfig of the hub's administrator, or your own for the managed cluster NAME."""
     location = kubeconfig, data_dir
-    if name is None:
+    if loops is not None:
+        if name is not None or ttl is not None or merge or output != "kubeconfig":
+            raise click.UsageError("--loops cannot be used with NAME or other options than those of the hub")
+        text = _kubeconfig_of_loops(location, loops)
+    elif name is None:
         if ttl is not None or output != "kubeconfig":
             raise click.UsageError("--ttl and -o require the NAME of a managed cluster")
         text = _read(find_hub_kubeconfig(*location))
@@ -125,6 +137,15 @@ def command(
         own, yaml.safe_dump(merge_kubeconfig(before or {}, yaml.safe_load(text), context), sort_keys=False)
     )
     click.echo(f"added context {context} to {own}; next: kubectl --context {context} get namespaces", err=True)
+
+
+def _kubeconfig_of_loops(location: HubLocation, loops: tuple[str, ...]) -> str:
+    from shoal.assemble.commands.loop_kubeconfig import loop_kubeconfig, loop_tokens  # noqa: PLC0415
+    from shoal.assemble.workers.join import hub_base_url  # noqa: PLC0415
+
+    tokens = call_hub(*location, lambda client: loop_tokens(client, loops))
+    hub = load_rest_config(find_hub_kubeconfig(*location))
+    return yaml.safe_dump(loop_kubeconfig(hub_base_url(hub.server), hub.ca_pem, tokens), sort_keys=False)
 
 
 def merge_kubeconfig(own: Object, added: Object, context: str) -> Object:
@@ -216,6 +237,8 @@ def hosted_kubeconfig(location: HubLocation, target: TokenTarget, user: Object, 
     cluster: Object = {"server": address + infrav1.managed_cluster_path(target.namespace, target.name)}
     if hub.ca_pem:
         cluster["certificate-authority-data"] = base64.b64encode(hub.ca_pem.encode()).decode()
+    if hub.server_name and address == hub_base_url(hub.server):
+        cluster["tls-server-name"] = hub.server_name
     if hub.tls_context.verify_mode == ssl.CERT_NONE:
         cluster["insecure-skip-tls-verify"] = True
         cluster.pop("certificate-authority-data", None)

@@ -61,8 +61,8 @@ def change_lines(changes: list[PlacementChange]) -> list[str]:
         return ["nothing would change"]
     lines: list[str] = []
     for one in changes:
-        by = f" by Placement {one.placement}" if one.placement else ""
-        lines.append(f"{one.kind} {one.namespace}/{one.name}{by}")
+        by = f" by {'Placement' if one.namespace else 'ClusterPlacement'} {one.placement}" if one.placement else ""
+        lines.append(f"{one.kind} {f'{one.namespace}/' if one.namespace else ''}{one.name}{by}")
         names = sorted({*one.before, *one.after})
         rows = [[name, str(one.before.get(name, 0)), str(one.after.get(name, 0))] for name in names]
         lines += [f"  {line}" for line in format_table([["CLUSTER", "NOW", "THEN"], *rows])]

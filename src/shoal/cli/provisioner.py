@@ -23,7 +23,7 @@ PLANNERS, PREFERENCE_POLICIES, MIN_VALUES_POLICIES = (
 each policy is the default.
 """
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-FEATURE_GATES = {"NodeRepair": "node_repair", "SpotToSpotConsolidation": "spot_to_spot"}
+FEATURE_GATES = {"NodeRepair": "node_repair", "SpotToSpotConsolidation": "spot_to_spot_consolidation"}
 """The feature gates of Karpenter that can be chosen here; NodeOverlay and ReservedCapacity are always on."""
 
 
@@ -135,8 +135,8 @@ def command(
 ) -> None:
     """Provisions nodes for the pods of one cluster, and removes unneeded ones, until it is stopped.
 
-    NodePools are read from the cluster; nodes come from the MachineDeployments of its Cluster API Cluster. A Shoal
-    server does this itself for the clusters it hosts.
+    NodePools are read from the cluster; nodes come from the MachineDeployments of its Cluster API Cluster, which may
+    be in a Shoal hub. A Shoal server does this itself for the clusters it hosts.
     """
     from shoal.assemble.commands.provisioner import NotServed, ProvisionerConfig, ProvisionerSettings, run_provisioner  # noqa: PLC0415
 

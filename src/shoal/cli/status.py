@@ -12,10 +12,12 @@ from shoal.cli import printers
 from shoal.cli.options.hub import call_hub, hub_options
 from shoal.cli.printers import output_option, print_output
 from shoal.client.rest import Client, GroupVersionResource
-from shoal.kinds.fleet import infrav1
+from shoal.kinds.fleet import infrav1, logicalcluster
+from shoal.kinds.rbac.loop_accounts import LOOPS, health_condition_of
 from shoal.kinds.workload import workloadcluster
+from shoal.objects.conditions import get_condition
 from shoal.objects.duration import human_age
-from shoal.objects.errors import NotFound
+from shoal.objects.errors import Forbidden, NotFound
 
 Object = dict[str, Any]
 Rows = list[dict[str, str]]
@@ -23,6 +25,9 @@ Rows = list[dict[str, str]]
 WORKERS = GroupVersionResource(infrav1.GROUP, infrav1.VERSION, "workers")
 MANAGED_CLUSTERS = GroupVersionResource(infrav1.GROUP, infrav1.VERSION, "managedclusters")
 CLUSTERS = GroupVersionResource(workloadcluster.GROUP, workloadcluster.VERSION, "clusters", namespaced=False)
+LOGICAL_CLUSTERS = GroupVersionResource(
+    logicalcluster.GROUP, logicalcluster.VERSION, logicalcluster.PLURAL, namespaced=False
+)
 DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
 
 
@@ -46,6 +51,7 @@ def status_lines(sections: dict[str, Rows]) -> list[str]:
 async def read_status(client: Client, *, wide: bool = False) -> dict[str, Rows]:
     now = time.time()
     sections: dict[str, list[tuple[dict[str, str], dict[str, str], Object]]] = {
+        **await _hub_section(client),
         "workers": [(_worker_row(obj), _worker_wide_row(obj), obj) for obj in await _list(client, WORKERS)],
         "managed clusters": [
             (_managed_cluster_row(obj), _managed_cluster_wide_row(obj), obj)
@@ -64,6 +70,18 @@ async def read_status(client: Client, *, wide: bool = False) -> dict[str, Rows]:
         title: [{**row, **more, "age": _age(obj, now)} if wide else row for row, more, obj in rows]
         for title, rows in sections.items()
     }
+
+
+async def _hub_section(client: Client) -> dict[str, list[tuple[dict[str, str], dict[str, str], Object]]]:
+    """Returns nothing if all controllers of the hub run, or if the caller may not know."""
+    try:
+        root = await client.get(LOGICAL_CLUSTERS, "root")
+    except (Forbidden, NotFound):
+        return {}
+    subjects = {"controllers": "ControllersHealthy", **{f"loop {loop}": health_condition_of(loop) for loop in LOOPS}}
+    problems = {subject: _problem_of(root, condition) for subject, condition in subjects.items()}
+    named = [(subject, problem) for subject, problem in problems.items() if problem]
+    return {"hub": [({"name": subject, "problem": problem}, {}, root) for subject, problem in named]} if named else {}
 
 
 def format_rows(rows: Rows) -> list[str]:
@@ -87,7 +105,12 @@ def _age(obj: Object, now: float) -> str:
 def _worker_row(obj: Object) -> dict[str, str]:
     status = obj.get("status") or {}
     free, all_of_it = status.get("availableCapacity", "?"), infrav1.capacity_of(obj)
-    return {"name": obj["metadata"]["name"], "phase": status.get("phase", "Pending"), "free": f"{free}/{all_of_it}"}
+    return {
+        "name": obj["metadata"]["name"],
+        "phase": status.get("phase", "Pending"),
+        "free": f"{free}/{all_of_it}",
+        "problem": _problem_of(obj, "Ready", "BusConnected"),
+    }
 
 
 def _worker_wide_row(obj: Object) -> dict[str, str]:
@@ -102,7 +125,8 @@ def _managed_cluster_row(obj: Object) -> dict[str, str]:
         "name": f"{metadata['namespace']}/{metadata['name']}",
         "phase": status.get("phase", "Pending"),
         "worker": status.get("assignedWorker", ""),
-        "problem": next((error["message"] for error in reversed(status.get("errors") or ())), ""),
+        "problem": _problem_of(obj, "WorkerReady")
+        or next((error["message"] for error in reversed(status.get("errors") or ())), ""),
     }
 
 
@@ -117,11 +141,12 @@ def _managed_cluster_wide_row(obj: Object) -> dict[str, str]:
 
 def _cluster_row(obj: Object) -> dict[str, str]:
     status = obj.get("status") or {}
-    ready = [each for each in status.get("conditions") or () if each["type"] == "Ready"]
+    ready = get_condition(obj, "Ready") or {}
     return {
         "name": obj["metadata"]["name"],
-        "ready": ready[0]["status"] if ready else "Unknown",
+        "ready": ready.get("status", "Unknown"),
         "synced": ",".join(status.get("syncedResources") or ()),
+        "problem": _problem_of(obj, "Ready"),
     }
 
 
@@ -139,4 +164,14 @@ def _deployment_row(obj: Object) -> dict[str, str]:
     return {
         "name": f"{metadata['namespace']}/{metadata['name']}",
         "ready": f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 1)}",
+        "problem": _problem_of(obj, "ClustersReporting", "Progressing", "Available"),
     }
+
+
+def _problem_of(obj: Object, *types: str) -> str:
+    """Returns the message of the first of these conditions that is not True; one that is absent is no problem."""
+    for condition_type in types:
+        condition = get_condition(obj, condition_type)
+        if condition is not None and condition.get("status") != "True":
+            return str(condition.get("message") or condition.get("reason", ""))
+    return ""

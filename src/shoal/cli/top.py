@@ -30,7 +30,7 @@ CURSOR_HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 @output_option()
 @hub_options
 def command(once: bool, interval: float, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
-    """Shows workers, clusters, replicas, nodes and cost per hour, refreshed until it is stopped.
+    """Shows workers, clusters, replicas, nodes, cost per hour and kind clusters, refreshed until it is stopped.
 
     Nodes are counted in the clusters every ten seconds. -o json and -o yaml print once.
     """
@@ -107,4 +107,7 @@ def summary_lines(summary: FleetSummary) -> list[str]:
             for row in summary.clusters
         ]
         lines += ["", *format_table([head, *rows])]
+    if summary.kind_clusters:
+        rows = [[row.name, row.cluster, row.phase, row.activity or "-"] for row in summary.kind_clusters]
+        lines += ["", *format_table([["KINDCLUSTER", "NAME IN KIND", "PHASE", "ACTIVITY"], *rows])]
     return lines

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from shoal.cli.options.kind import kind_options, provided_kind_images
 from shoal.cli.options.serve import serve, serve_options
 
 
@@ -15,10 +16,14 @@ from shoal.cli.options.serve import serve, serve_options
     "--workers", default=2, show_default=True, type=click.IntRange(0, 64), help="Number of Workers in this process."
 )
 @click.option(
-    "--capacity", default=100, show_default=True, type=click.IntRange(0), help="Maximum number of clusters per Worker."
+    "--capacity",
+    type=click.IntRange(0),
+    help="Maximum number of clusters per Worker. [as the Worker objects say, 100 at first]",
 )
-def command(workers: int, capacity: int, **serving: Any) -> None:
+@kind_options
+def command(workers: int, capacity: int | None, kind: bool, kind_images: dict[str, str], **serving: Any) -> None:
     """Runs a hub and its workers until it is stopped."""
     from shoal.assemble.server.hub import InProcessWorkers  # noqa: PLC0415  the server takes a second to load
 
-    serve(**serving, workers=InProcessWorkers(workers, capacity))
+    images = provided_kind_images(kind=kind, kind_images=kind_images)
+    serve(**serving, workers=InProcessWorkers(workers, capacity, images))

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from shoal.client.egress import EgressPolicy, SocketFactory
 from shoal.client.metrics import ERROR_CODE, count_stream, observe_request
 from shoal.client.transport import Unreachable
 
@@ -23,16 +24,26 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USE
 class HttpsTransport:
     """One connection pool to one server. `timeout` bounds the wait for a response, never the length of a stream."""
 
-    def __init__(self, server: str, tls_context: ssl.SSLContext | None, timeout: float = 60.0) -> None:
+    def __init__(
+        self,
+        server: str,
+        tls_context: ssl.SSLContext | None,
+        timeout: float = 60.0,
+        egress: EgressPolicy | None = None,
+    ) -> None:
+        """`egress` is given if an object names the server. Redirects are not followed."""
         self._server = server.rstrip("/")
         self._host = urlsplit(server).netloc
         self._tls_context = tls_context
         self._timeout = timeout
+        self._new_socket: SocketFactory = (
+            keepalive_socket if egress is None else egress.socket_factory(keepalive_socket)
+        )
         self._session: aiohttp.ClientSession | None = None
 
     def _get_session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(ssl=self._tls_context or True, limit=0, socket_factory=_keepalive_socket)
+            connector = aiohttp.TCPConnector(ssl=self._tls_context or True, limit=0, socket_factory=self._new_socket)
             self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
         return self._session
 
@@ -42,14 +53,19 @@ class HttpsTransport:
         timeout, started = aiohttp.ClientTimeout(total=self._timeout), monotonic()
         try:
             async with self._get_session().request(
-                method, self._url(path, query), headers=headers, data=body or None, timeout=timeout
+                method,
+                self._url(path, query),
+                headers=headers,
+                data=body or None,
+                timeout=timeout,
+                allow_redirects=False,
             ) as response:
                 content = await response.read()
                 observe_request(method, self._host, str(response.status), started)
                 return response.status, {k.lower(): v for k, v in response.headers.items()}, content
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             observe_request(method, self._host, ERROR_CODE, started)
-            raise Unreachable(f"{self._server} cannot be reached: {_error_reason(error)}") from error
+            raise Unreachable(f"{self._server} cannot be reached: {unreachable_reason(error)}") from error
 
     async def stream(
         self, method: str, path: str, query: str, headers: Mapping[str, str]
@@ -57,11 +73,11 @@ class HttpsTransport:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout)
         try:
             response = await self._get_session().request(
-                method, self._url(path, query), headers=headers, timeout=timeout
+                method, self._url(path, query), headers=headers, timeout=timeout, allow_redirects=False
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             count_stream(self._host, ERROR_CODE)
-            raise Unreachable(f"{self._server} cannot be reached: {_error_reason(error)}") from error
+            raise Unreachable(f"{self._server} cannot be reached: {unreachable_reason(error)}") from error
         count_stream(self._host, str(response.status))
         return response.status, _stream_body(response)
 
@@ -73,7 +89,7 @@ class HttpsTransport:
             await self._session.close()
 
 
-def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+def keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     """A socket with TCP keepalive. A silent connection may be an idle watch or one whose peer has vanished; the kernel
     detects the latter within half a minute.
     """
@@ -85,14 +101,14 @@ def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     return sock
 
 
-def _error_reason(error: Exception) -> str:
+def unreachable_reason(error: Exception) -> str:
     """The reason only: aiohttp's messages contain Python object names."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return str(error.certificate_error)
     if isinstance(error, aiohttp.ClientConnectorError):
         reason = error.os_error
         text = os.strerror(reason.errno) if reason.errno and reason.errno in errno.errorcode else reason.strerror
-        return (text or str(reason)).lower()
+        return (text or str(reason) or "connection closed").lower()
     return str(error) or "request timed out"
 
 

@@ -15,6 +15,8 @@ from shoal.objects.errors import ShoalError
 if TYPE_CHECKING:
     import ssl
 
+    from shoal.client.egress import EgressPolicy
+
 Object = dict[str, Any]
 
 
@@ -38,6 +40,12 @@ def load_rest_config(path: Path, context: str = "") -> RESTConfig:
     return rest_config_of(parse(text, str(path)), context, source=str(path), base_dir=path.parent)
 
 
+def has_context(path: Path, context: str) -> bool:
+    """Reports whether the file, which must be a kubeconfig, has a context of that name."""
+    config = parse(path.read_text(encoding="utf-8"), str(path))
+    return any(isinstance(each, dict) and each.get("name") == context for each in config.get("contexts") or ())
+
+
 def parse(text: str, source: str) -> Object:
     # Commands import this module for their help too, which reads no file.
     import yaml  # noqa: PLC0415
@@ -51,12 +59,14 @@ def parse(text: str, source: str) -> Object:
     return config
 
 
-def new_client(config: RESTConfig, user_agent: str, timeout: float = 60.0) -> Client:
-    """`timeout`: seconds a response may take."""
+def new_client(
+    config: RESTConfig, user_agent: str, timeout: float = 60.0, egress: EgressPolicy | None = None
+) -> Client:
+    """`timeout`: seconds a response may take. `egress` is given if an object names the server."""
     # aiohttp loads too slowly for a command's help, and costs memory in a server without remote calls.
     from shoal.client.https import HttpsTransport  # noqa: PLC0415
 
-    return Client(HttpsTransport(config.server, config.tls_context, timeout), config.token, user_agent)
+    return Client(HttpsTransport(config.server, config.tls_context, timeout, egress), config.token, user_agent)
 
 
 def rest_config_of(config: Object, context: str = "", *, source: str, base_dir: Path | None = None) -> RESTConfig:

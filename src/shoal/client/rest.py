@@ -13,7 +13,7 @@ import orjson
 
 from shoal.client.path_prefix import PathPrefixTransport
 from shoal.client.transport import Transport, check_cancelled
-from shoal.objects.errors import from_status, from_text
+from shoal.objects.errors import StatusError, from_status, from_text
 from shoal.telemetry import tracing
 
 Object = dict[str, Any]
@@ -66,6 +66,11 @@ class Client:
         if token:
             self._headers["authorization"] = f"Bearer {token}"
 
+    @property
+    def transport(self) -> Transport:
+        """For clients of other identities at the same server. It belongs to this client."""
+        return self._transport
+
     def in_cluster(self, cluster: str) -> Client:
         """The same identity in another logical cluster (`*`: all of them)."""
         other = Client(self._transport, cluster=cluster)
@@ -83,6 +88,13 @@ class Client:
         """A client that impersonates the user at the same server and cluster. This identity needs the permission."""
         other = self.in_cluster(self._cluster)
         other._headers = {**self._headers, "impersonate-user": name, "impersonate-group": group}
+        return other
+
+    def for_metadata(self) -> Client:
+        """A client of the same identity that reads objects without anything but their metadata."""
+        other = self.in_cluster(self._cluster)
+        accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+        other._headers = {**self._headers, "accept": accept}
         return other
 
     def with_transport(self, wrap: Callable[[Transport], Transport]) -> Client:
@@ -231,7 +243,11 @@ class Client:
             raise
         if metadata_only and status < 300:
             return {"metadata": msgspec.structs.asdict(_METADATA_DECODER.decode(response).metadata)}
-        return _decode_response(response, status)
+        try:
+            return _decode_response(response, status)
+        except StatusError as error:
+            error.cluster = self._cluster
+            raise
 
     async def _request_in_span(
         self,

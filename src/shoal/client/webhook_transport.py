@@ -11,7 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 import aiohttp
+from aiohttp.abc import AbstractResolver
 
+from shoal.client.egress import Egress, EgressDenied, EgressPolicy, SocketFactory, new_socket
 from shoal.client.transport import Unreachable
 
 HEADERS = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
@@ -37,34 +39,59 @@ async def _on_connection_reused(
 
 
 class WebhookTransport:
-    """The session is opened by the first call, in the event loop of that call."""
+    """A session is opened by the first call, in the event loop of that call. Logical clusters with different policies
+    share no connections.
+    """
 
-    def __init__(self) -> None:
-        self._session: aiohttp.ClientSession | None = None
+    def __init__(
+        self,
+        egress: Egress | None = None,
+        *,
+        resolver: AbstractResolver | None = None,
+        new_socket: SocketFactory = new_socket,
+    ) -> None:
+        """Without `egress`, every address is called. `resolver` replaces that of the system."""
+        self._egress, self._resolver, self._new_socket = egress, resolver, new_socket
+        self._sessions: dict[EgressPolicy | None, aiohttp.ClientSession] = {}
 
-    def _get_session(self) -> aiohttp.ClientSession:
-        if self._session is None:
+    def _get_session(self, cluster: str) -> aiohttp.ClientSession:
+        policy = self._egress.policy_for(cluster) if self._egress is not None else None
+        if policy not in self._sessions:
             trace = aiohttp.TraceConfig()
             trace.on_connection_reuseconn.append(_on_connection_reused)
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS),
+            self._sessions[policy] = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=0,
+                    keepalive_timeout=KEEPALIVE_SECONDS,
+                    resolver=self._resolver,
+                    socket_factory=policy.socket_factory(self._new_socket) if policy is not None else None,
+                ),
                 auto_decompress=False,
                 headers=HEADERS,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trace_configs=[trace],
+                trust_env=False,
             )
-        return self._session
+        return self._sessions[policy]
 
     async def post(
-        self, url: str, body: bytes, *, authority: bytes = b"", server_name: str = "", host: str = "", most: int
+        self,
+        url: str,
+        body: bytes,
+        *,
+        authority: bytes = b"",
+        server_name: str = "",
+        host: str = "",
+        most: int,
+        cluster: str = "",
     ) -> tuple[int, bytes]:
         """Returns status and body, of `most` bytes at most. `server_name` and `host` are for URLs with an IP
-        address.
+        address. `cluster` is the logical cluster whose object names the URL.
         """
         for attempt in range(1, MAX_ATTEMPTS + 1):
             connection = _ConnectionState()
             try:
-                async with self._get_session().post(
+                async with self._get_session(cluster).post(
                     url,
                     data=body,
                     ssl=_tls_context(authority),
@@ -82,9 +109,9 @@ class WebhookTransport:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        sessions, self._sessions = self._sessions, {}
+        for session in sessions.values():
+            await session.close()
 
 
 async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
@@ -119,6 +146,8 @@ def _error_text(error: Exception) -> str:
         )
     if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, ConnectionRefusedError):
         return f"dial tcp {error.host}:{error.port}: connect: connection refused"
+    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, EgressDenied):
+        return str(error.os_error)
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "EOF"
     return str(error) or type(error).__name__

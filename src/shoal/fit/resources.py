@@ -22,10 +22,14 @@ _BYTES = (MEMORY, EPHEMERAL)
 
 def pod_requests(pod: Object) -> Resources:
     """Returns what a pod or pod template uses of a node: effective requests, overhead and one of `pods`."""
-    requests = resource_totals.pod_requests(pod.get("spec") or {})
-    result = {name: -(-amount.nano // _nanos_per_unit(name)) for name, amount in requests.items() if amount.nano > 0}
+    result = _amounts(resource_totals.pod_requests(pod.get("spec") or {}))
     result[PODS] = 1
     return result
+
+
+def pod_limits(pod: Object) -> Resources:
+    """Returns the effective limits of a pod. A resource without a limit is missing."""
+    return _amounts(resource_totals.pod_limits(pod.get("spec") or {}))
 
 
 def parse_amounts(resource_list: object) -> Resources:
@@ -103,6 +107,10 @@ def insufficient_resources(requests: Mapping[str, int], free: Mapping[str, int])
     """Returns the names of resources that do not fit: `pods` first, then in the order of the requests."""
     insufficient = [name for name, amount in requests.items() if amount > 0 and amount > free.get(name, 0)]
     return sorted(insufficient, key=lambda name: name != PODS)
+
+
+def _amounts(resources: Mapping[str, Quantity]) -> Resources:
+    return {name: -(-amount.nano // _nanos_per_unit(name)) for name, amount in resources.items() if amount.nano > 0}
 
 
 def _nanos_per_unit(name: str) -> int:

@@ -20,6 +20,8 @@ Object = dict[str, Any]
 DO_NOT_SCHEDULE, SCHEDULE_ANYWAY = "DoNotSchedule", "ScheduleAnyway"
 SKEW_EXCEEDED = "node(s) didn't match pod topology spread constraints"
 MISSING_TOPOLOGY_LABEL = f"{SKEW_EXCEEDED} (missing required label)"
+MAX_NODE_SCORE = 100
+SPREAD_WEIGHT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,15 @@ def _selector(constraint: Object, labels: Mapping[str, str]) -> LabelSelector:
         LabelRequirement(key, "in", (labels[key],)) for key in constraint.get("matchLabelKeys") or () if key in labels
     ]
     return LabelSelector([*selector.requirements, *extra]) if extra and not selector.selects_nothing else selector
+
+
+def normalized_skew(skew: int | None, fewest: int, most: int) -> int:
+    """Converts a skew score among those of all nodes to 0..MAX_NODE_SCORE: more is better. `skew` is None for a node
+    in no domain.
+    """
+    if skew is None:
+        return 0
+    return MAX_NODE_SCORE * (most + fewest - skew) // most if most else MAX_NODE_SCORE
 
 
 SpreadShare = list[tuple[int, str, int]]

@@ -17,6 +17,8 @@ from shoal.fleet.health.controller import new_health_controllers
 from shoal.fleet.join.controller import new_join_controllers
 from shoal.fleet.metrics import FleetMetrics
 from shoal.fleet.migration.eviction_controller import EvictionReconciler
+from shoal.fleet.migration.log_gc import LogGarbageCollector
+from shoal.fleet.migration.relocation_controller import RelocationReconciler
 from shoal.fleet.rebalance.controller import Rebalancer
 from shoal.fleet.resources import MANAGED_CLUSTERS, WORKERS
 from shoal.fleet.scaledown.controller import ScaleDownReconciler
@@ -25,6 +27,8 @@ from shoal.fleet.worker.access.controller import AccessReconciler
 from shoal.fleet.worker.deps import WorkerDeps
 from shoal.fleet.worker.hosting.controller import HostingReconciler
 from shoal.fleet.worker.informers import WorkerInformers
+from shoal.fleet.worker.kind.controller import KindAccessReconciler
+from shoal.fleet.worker.kind.offer import KindOfferProbe
 from shoal.fleet.worker.migration import MigrationSupport, new_migration_controllers
 from shoal.fleet.worker.registration.controller import WorkerRegistration
 from shoal.fleet.worker.reporter.controller import StatusReporter
@@ -43,12 +47,14 @@ COMPONENT = "shoal-fleet"
 MANAGED_CLUSTER_EVENTS = EventRule(
     on_true=frozenset({infrav1.READY}),
     on_change=frozenset({infrav1.SCHEDULED, infrav1.MOVING, infrav1.MOVABLE, ENDPOINT_READY}),
+    success_reasons=frozenset({infrav1.MOVED}),
     phases=frozenset({infrav1.UPGRADING, infrav1.TERMINATING}),
     warning_phases=frozenset({infrav1.FAILED}),
     assignment_field="assignedWorker",
 )
 WORKER_EVENTS = EventRule(
     on_true=frozenset({infrav1.READY}),
+    on_change=frozenset({infrav1.BUS_CONNECTED}),
     phases=frozenset({infrav1.TERMINATING}),
     warning_phases=frozenset({infrav1.LOST}),
 )
@@ -97,11 +103,16 @@ def new_hub_controllers(
     """Returns the controllers of a hub. `client` is for the hub's root."""
     scheduler = FleetScheduler(client.as_controller("fleet-scheduler"), clock)
     evictions = EvictionReconciler(client.as_controller("cluster-migration"), clock, scheduler)
+    relocations = RelocationReconciler(
+        client.as_controller("cluster-migration"), clock, evictions.migrations, evictions.is_evicted
+    )
     rebalancer = Rebalancer(client.as_controller("cluster-rebalancer"), clock, evictions.migrations)
     migration_controllers: list[FleetRunnable] = [
         evictions.controller,
         evictions.migrations.controller,
+        relocations.controller,
         rebalancer.controller,
+        LogGarbageCollector(client.as_controller("cluster-log-gc"), clock).controller,
     ]
     controllers: list[FleetRunnable] = [
         *scheduler.controllers,
@@ -172,7 +183,9 @@ def new_worker_controllers(
     fence = migration_support.fence if migration_support is not None else None
     bus = _new_bus(hub, own, clock, settings.name, bus_settings, link_metrics)
     informers = WorkerInformers(own, clock)
-    registration = WorkerRegistration(hub, own, clock, settings, bus, fence)
+    kind_probe = KindOfferProbe(settings.kind, clock) if settings.kind is not None else None
+    offer = None if kind_probe is None else lambda: kind_probe.offer
+    registration = WorkerRegistration(hub, own, clock, settings, bus, fence, offer)
     subscriber = HubSubscriber(own, clock, bus, informers, registration, None if bus_settings.is_nats else CALM_SECONDS)
     hosting = HostingReconciler(own, clock, informers, settings)
     reporter = StatusReporter(clock, bus, informers, registration, settings)
@@ -183,6 +196,8 @@ def new_worker_controllers(
         AccessReconciler(own, clock, informers).controller,
         reporter.controller,
     ]
+    if settings.kind is not None and kind_probe is not None:
+        controllers += [kind_probe, KindAccessReconciler(own, clock, informers, settings.kind).controller]
     if migration_support is not None:
         deps = WorkerDeps(hub, own, clock, bus, informers, registration, settings.name)
         controllers += new_migration_controllers(deps, migration_support.storage, migration_support.fence)

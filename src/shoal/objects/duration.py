@@ -56,7 +56,7 @@ def _pair(big: int, unit: str, small: int, subunit: str) -> str:
 
 UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 """Seconds per unit of a duration."""
-_piece = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
+_match_piece = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([nuµ]s|ms?|s|h)", re.ASCII).match
 
 
 def parse_duration(text: object) -> float | None:
@@ -65,7 +65,10 @@ def parse_duration(text: object) -> float | None:
         return None
     if text == "0":
         return 0.0
-    pieces = _piece.findall(text)
-    if "".join(number + unit for number, unit in pieces) != text:
-        return None
-    return sum(float(number) * UNIT_SECONDS[unit] for number, unit in pieces)
+    at, seconds = 0, 0.0
+    while at < len(text):
+        piece = _match_piece(text, at)
+        if piece is None:
+            return None
+        at, seconds = piece.end(), seconds + float(piece[1]) * UNIT_SECONDS[piece[2]]
+    return seconds

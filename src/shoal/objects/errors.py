@@ -27,11 +27,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, ClassVar
 
 
 class ShoalError(Exception):
     """Root of everything Shoal raises on purpose."""
+
+
+class TooCostlyForLoopError(ShoalError):
+    """Expressions cost more than an event loop may spend at once. They have to be evaluated elsewhere, or in slices."""
 
 
 class StoreError(ShoalError):
@@ -58,6 +63,8 @@ class StatusError(ShoalError):
     reason: ClassVar[str] = "InternalError"
     always_has_details: bool = False
     """`details` is written even if it is empty, as upstream does for some reasons."""
+    cluster: str = ""
+    """In a client: the logical cluster that it named in the request."""
 
     def __init__(
         self,
@@ -117,6 +124,13 @@ class Unauthorized(StatusError):
 class Forbidden(StatusError):
     code, reason = 403, "Forbidden"
     always_has_details = True
+
+    @property
+    def is_permission_missing(self) -> bool:
+        """Whether authorization refused the request. Admission refuses with the same code: quotas, limits, policies,
+        and namespaces that are being deleted.
+        """
+        return self.message.partition("forbidden: ")[2].startswith('User "')
 
 
 class NotFound(StatusError):
@@ -194,11 +208,12 @@ def from_status(status: Mapping[str, Any], http_code: int) -> StatusError:
     details = status.get("details") or {}
     code = int(status.get("code") or http_code)
     cls = _BY_REASON.get(str(status.get("reason", ""))) or _BY_CODE.get(code) or StatusError
-    return cls(
+    error = cls(
         str(status.get("message") or f"the server answered {http_code}"),
         name=str(details.get("name", "")),
         group=str(details.get("group", "")),
         kind=str(details.get("kind", "")),
+        uid=str(details.get("uid", "")),
         causes=[
             Cause(str(c.get("reason", "")), str(c.get("message", "")), str(c.get("field", "")))
             for c in details.get("causes") or ()
@@ -208,6 +223,8 @@ def from_status(status: Mapping[str, Any], http_code: int) -> StatusError:
         code=code,
         reason=str(status.get("reason", "")),
     )
+    error.always_has_details = "details" in status
+    return error
 
 
 def from_text(text: bytes, http_code: int) -> StatusError:
@@ -264,30 +281,55 @@ def too_many(path: str, actual: int, limit: int) -> Cause:
     )
 
 
+MAX_MESSAGE_LENGTH, MAX_CAUSES = 100_000, 1000
+"""Characters and number of the causes of a refusal. Upstream has no limit."""
+
+
 def invalid_object(kind: str, group: str, name: str, causes: Iterable[Cause]) -> Invalid:
     """Returns `422 Invalid` for an object. As upstream, its message lists every cause.
 
-    A cause's message carries no path on the wire; the summary does.
+    A cause's message carries no path on the wire; the summary does. Beyond the limits, causes are only counted: a body
+    of three megabytes could have an answer of a hundred.
     """
     cause_list = list(causes)
+    count = len(cause_list)
+    sizes = accumulate(len(cause.message) for cause in cause_list[:MAX_CAUSES])
+    del cause_list[max(1, sum(size <= MAX_MESSAGE_LENGTH for size in sizes)) :]
     messages = list(dict.fromkeys(c.message for c in cause_list))
+    if len(cause_list) < count:
+        messages.append(f"and {pluralize(count - len(cause_list), 'more error')}")
     summary = messages[0] if len(messages) == 1 else "[" + ", ".join(messages) + "]"
     title = f"{kind}.{group}" if group else kind
     bare = [Cause(c.reason, c.message.removeprefix(c.field + ": "), c.field) for c in cause_list]
     return Invalid(f'{title} "{name}" is invalid: {summary}', name=name, group=group, kind=kind, causes=bare)
 
 
+MAX_VALUE_LENGTH = 2000
+"""Characters of a value in a message. Upstream writes all of it, in each of perhaps thousands of errors."""
+_encode_lazily = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).iterencode
+
+
 def format_value(value: object) -> str:
-    """Formats a value as Go's field errors do: strings quoted, composites as JSON."""
+    """Formats a value as Go's field errors do: strings quoted, composites as JSON. A long one is cut."""
     if isinstance(value, str):
-        return go_quote(value)
+        return go_quote(value if len(value) <= MAX_VALUE_LENGTH else f"{value[:MAX_VALUE_LENGTH]}...")
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict | list):
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        return _encode_start(value)
     return str(value)
+
+
+def _encode_start(value: object) -> str:
+    pieces, size = [], 0
+    for piece in _encode_lazily(value):
+        pieces.append(piece[:MAX_VALUE_LENGTH])
+        size += len(piece)
+        if size > MAX_VALUE_LENGTH:
+            return "".join(pieces)[:MAX_VALUE_LENGTH] + "..."
+    return "".join(pieces)
 
 
 _GO_ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",

@@ -28,7 +28,7 @@ _KINDS = {dict: "object", list: "array", str: "string", bool: "bool"}
 _INVALID_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _EXTRA_VALUE = "v1.ExtraValue"
 """The only named list type that is a map value."""
-_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/]")
+_find_not_base64 = re.compile(r"[^A-Za-z0-9+/]").search
 
 
 class _UnmarshalAborted(Exception):
@@ -129,7 +129,7 @@ def _scalar_error(value: Any, kind: str | None, form: str, struct: str, path: st
 
 
 def _base64_error(text: str) -> str:
-    illegal = _NOT_BASE64.search(text.rstrip("=\n"))
+    illegal = _find_not_base64(text.rstrip("=\n"))
     if illegal is not None:
         return f"illegal base64 data at input byte {illegal.start()}"
     try:

@@ -18,6 +18,8 @@ from shoal.objects.strictjson import is_too_deep
 
 MAX_OPERATIONS = 10_000
 MAX_COPIED_BYTES = 3 * 1024 * 1024
+MAX_SHIFTED_ELEMENTS = 200_000_000
+"""Elements of arrays that operations shift: about 0.2 s. 10,000 insertions at the front of 10,000 elements fit."""
 REJECTED_MESSAGE = "the server rejected our request due to an error in our request"
 
 _match_index = re.compile("[+-]?[0-9]{1,9}").fullmatch
@@ -28,8 +30,8 @@ class PatchError(Exception):
 
 
 def apply(original: Any, patch: Any) -> Any:
-    """Returns the patched document. 400 for an invalid patch, 413 for too many operations, 422 for an operation that
-    fails.
+    """Returns the patched document. 400 for an invalid patch, 413 for too many operations or too much work, 422 for an
+    operation that fails.
     """
     operations = _validate_operations(patch)
     document = _PatchDocument(original)
@@ -80,6 +82,7 @@ class _PatchDocument:
     def __init__(self, root: Any) -> None:
         self.root = root
         self.copied_bytes = 0
+        self.shifted_elements = 0
         self.may_be_deeper = False
         """A container was added in a new position. Only that can make the document deeper."""
         self._owned: dict[int, Any] = {}
@@ -109,6 +112,14 @@ class _PatchDocument:
             raise PatchError(missing)
         return container, _unescape(tokens[-1])
 
+    def count_shifted(self, elements: int) -> None:
+        self.shifted_elements += elements
+        if self.shifted_elements > MAX_SHIFTED_ELEMENTS:
+            raise TooLarge(
+                "Request entity too large: "
+                f"The allowed maximum of array elements that a JSON patch shifts is {MAX_SHIFTED_ELEMENTS}"
+            )
+
     def _writable(self, container: Any) -> Any:
         if id(container) in self._owned or not isinstance(container, dict | list):
             return container
@@ -126,7 +137,7 @@ def _add(document: _PatchDocument, operation: dict[str, Any]) -> None:
 def _remove(document: _PatchDocument, operation: dict[str, Any]) -> None:
     path = _pointer(operation, "path", "remove operation failed to decode path: missing value")
     where, key = document.parent(path, f'remove operation does not apply: doc is missing path: "{path}"', write=True)
-    _delete(where, key, f"error in remove for path: '{path}'")
+    _delete(document, where, key, f"error in remove for path: '{path}'")
 
 
 def _replace(document: _PatchDocument, operation: dict[str, Any]) -> None:
@@ -150,7 +161,7 @@ def _move(document: _PatchDocument, operation: dict[str, Any]) -> None:
     )
     context = f"error in move for path: '{key}'"
     value = _get(where, key, context)
-    _delete(where, key, context)
+    _delete(document, where, key, context)
     path = _pointer(operation, "path", "move operation failed to decode path: missing value")
     missing = f"move operation does not apply: doc is missing destination path: {path}"
     _insert(document, path, value, missing, f"error in move for path: '{path}'")
@@ -215,12 +226,16 @@ def _insert(document: _PatchDocument, path: str, value: Any, missing: str, conte
     else:
         if not _match_index(key):
             context += f": value was not a proper array index: '{key}'"
-        where.insert(_index_or_fail(where, key, context + ": {why}", room=1), value)
+        index = _index_or_fail(where, key, context + ": {why}", room=1)
+        document.count_shifted(len(where) - index)
+        where.insert(index, value)
 
 
-def _delete(container: Any, key: str, context: str) -> None:
+def _delete(document: _PatchDocument, container: Any, key: str, context: str) -> None:
     if isinstance(container, list):
-        del container[_index_or_fail(container, key, context + ": {why}")]
+        index = _index_or_fail(container, key, context + ": {why}")
+        document.count_shifted(len(container) - index)
+        del container[index]
     elif key in container:
         del container[key]
     else:

@@ -27,12 +27,14 @@ _KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = f"({_KEY})?"
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
 
-_match_label = re.compile(_LABEL).fullmatch
-_match_subdomain = re.compile(_SUBDOMAIN).fullmatch
-_match_search = re.compile(_SEARCH).fullmatch
-_match_1035 = re.compile(_LABEL_1035).fullmatch
-_match_key = re.compile(_KEY).fullmatch
-_match_value = re.compile(_VALUE).fullmatch
+# The same languages as upstream's patterns above, without a choice to take back.
+_ALNUM, _MIXED = "[a-z0-9]+(?:-+[a-z0-9]+)*", "[a-z0-9]+(?:[-_]+[a-z0-9]+)*"
+_match_label = re.compile(_ALNUM).fullmatch
+_match_subdomain = re.compile(rf"{_ALNUM}(?:\.{_ALNUM})*").fullmatch
+_match_search = re.compile(rf"_?{_MIXED}(?:\._?{_MIXED})*").fullmatch
+_match_1035 = re.compile("[a-z][a-z0-9]*(?:-+[a-z0-9]+)*").fullmatch
+_match_key = re.compile("[A-Za-z0-9]+(?:[-_.]+[A-Za-z0-9]+)*").fullmatch
+_match_value = re.compile("(?:[A-Za-z0-9]+(?:[-_.]+[A-Za-z0-9]+)*)?").fullmatch
 _match_config_key = re.compile(_CONFIG_KEY).fullmatch
 
 
@@ -293,19 +295,18 @@ def _validate_owner_references(references: object) -> Iterator[Cause]:
     if not isinstance(references, list) or not all(isinstance(reference, Mapping) for reference in references):
         yield type_invalid(path, references, "must be a list of objects")
         return
-    controller = ""
+    controllers: list[str] = []
     for reference in references:
         yield from _validate_owner_reference(reference, path)
         if reference.get("controller") is True:
-            this = f"{reference.get('kind', '')}/{reference.get('name', '')}"
-            if controller:
-                message = (
-                    "Only one reference can have Controller set to true. "
-                    f'Found "true" in references for {controller} and {this}'
-                )
-                yield invalid_value(path, references, message)
-            else:
-                controller = this
+            controllers.append(f"{reference.get('kind', '')}/{reference.get('name', '')}")
+    if len(controllers) > 1:
+        # Upstream repeats this with all references for each controller after the first.
+        message = (
+            "Only one reference can have Controller set to true. "
+            f'Found "true" in references for {controllers[0]} and {controllers[1]}'
+        )
+        yield invalid_value(path, references, message)
 
 
 def _validate_owner_reference(reference: Mapping[str, Any], path: str) -> Iterator[Cause]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -26,14 +26,22 @@ class LabelRequirement:
     key: str
     operator: str
     values: tuple[str, ...] = ()
+    _value_set: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_value_set", frozenset(self.values))
+
+    @property
+    def is_equality(self) -> bool:
+        return len(self.values) == 1 and self.operator in ("=", "==", "in")
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         value = labels.get(self.key)
         match self.operator:
             case "=" | "==" | "in":
-                return value is not None and value in self.values
+                return value is not None and value in self._value_set
             case "!=" | "notin":
-                return value is None or value not in self.values
+                return value is None or value not in self._value_set
             case "exists":
                 return self.key in labels
             case "!":
@@ -62,9 +70,8 @@ class LabelSelector:
     def __init__(self, requirements: Sequence[LabelRequirement] = (), *, selects_nothing: bool = False) -> None:
         self.requirements = tuple(sorted(requirements, key=lambda requirement: requirement.key))
         self.selects_nothing = selects_nothing
-        simple = [r for r in self.requirements if len(r.values) == 1 and r.operator in ("=", "==", "in")]
-        self._equality_pairs = tuple((r.key, r.values[0]) for r in simple)
-        self._other_requirements = tuple(r for r in self.requirements if r not in simple)
+        self._equality_pairs = tuple((r.key, r.values[0]) for r in self.requirements if r.is_equality)
+        self._other_requirements = tuple(r for r in self.requirements if not r.is_equality)
 
     @property
     def is_empty(self) -> bool:
@@ -109,13 +116,29 @@ SELECT_EVERYTHING = LabelSelector()
 SELECT_NOTHING = LabelSelector(selects_nothing=True)
 
 
-@lru_cache(maxsize=1024)
 def parse_label_selector(text: str) -> LabelSelector:
-    """Parses a `labelSelector` query parameter."""
+    """Parses a `labelSelector` query parameter. Long ones are not kept: their text is the client's."""
+    return _parse_cached(text) if len(text) <= _MAX_CACHED_LENGTH else _parse_label_selector(text)
+
+
+def _parse_label_selector(text: str) -> LabelSelector:
     try:
         return LabelSelector(_LabelSelectorParser(text).parse())
     except ValueError as error:
         raise BadRequest(str(error)) from None
+
+
+MAX_REQUIREMENTS = 4096
+"""Of a selector. More take the server longer than one request may take of its event loop."""
+_TOO_MANY_ERROR = f"more than {MAX_REQUIREMENTS} requirements; select by fewer labels"
+_MAX_CACHED_LENGTH = 1024
+_parse_cached = lru_cache(maxsize=1024)(_parse_label_selector)
+
+
+def label_selector_size(selector: Mapping[str, Any]) -> int:
+    """Returns the number of requirements of a `metav1.LabelSelector` and of their values."""
+    expressions = selector.get("matchExpressions") or ()
+    return len(selector.get("matchLabels") or ()) + sum(1 + len(each.get("values") or ()) for each in expressions)
 
 
 def from_label_selector(selector: Mapping[str, Any] | None) -> LabelSelector:
@@ -123,6 +146,8 @@ def from_label_selector(selector: Mapping[str, Any] | None) -> LabelSelector:
     if selector is None:
         return SELECT_NOTHING
     try:
+        if label_selector_size(selector) > MAX_REQUIREMENTS:
+            raise ValueError(_TOO_MANY_ERROR)
         requirements = [
             _new_requirement(key, "=", [value]) for key, value in (selector.get("matchLabels") or {}).items()
         ]
@@ -199,6 +224,8 @@ class _LabelSelectorParser:
                 requirements.append(self._parse_requirement())
             except ValueError as error:
                 raise ValueError(f"unable to parse requirement: {error}") from None
+            if len(requirements) > MAX_REQUIREMENTS:
+                raise ValueError(_TOO_MANY_ERROR)
             after = self._next()
             if after == "":
                 return requirements
@@ -290,9 +317,12 @@ class FieldSelector:
         return ",".join(path + op + _escape(value) for path, op, value in self.terms)
 
 
-@lru_cache(maxsize=1024)
 def parse_field_selector(text: str) -> FieldSelector:
-    """Parses a `fieldSelector` query parameter."""
+    """Parses a `fieldSelector` query parameter. Long ones are not kept."""
+    return _parse_fields_cached(text) if len(text) <= _MAX_CACHED_LENGTH else _parse_field_selector(text)
+
+
+def _parse_field_selector(text: str) -> FieldSelector:
     terms = []
     for part in sorted(_term_texts(text)):
         split = _operator(part)
@@ -304,9 +334,12 @@ def parse_field_selector(text: str) -> FieldSelector:
     return FieldSelector(tuple(terms))
 
 
+_parse_fields_cached = lru_cache(maxsize=1024)(_parse_field_selector)
+
+
 _operator = re.compile("!=|==|=").search
-_term_texts = re.compile(r"(?:[^,\\]|\\.|\\\Z)+", re.DOTALL).findall
-_escaped_or_special = re.compile(r"\\.?|[,=]", re.DOTALL)
+_term_texts = re.compile(r"(?:[^,\\]|\\.?+)+", re.DOTALL).findall
+_replace_special = re.compile(r"\\.?|[,=]", re.DOTALL).sub
 
 
 def _escape(value: str) -> str:
@@ -322,4 +355,4 @@ def _unescape(value: str) -> str:
             raise BadRequest(f"invalid field selector: invalid escape sequence: {text}")
         return text[1]
 
-    return _escaped_or_special.sub(plain, value)
+    return _replace_special(plain, value)

@@ -20,6 +20,47 @@ class ClientCertificate:
     uris: tuple[str, ...] = ()
 
 
+class BodyHold(Protocol):
+    """The bytes of a request's body, as the transport's budget counts them."""
+
+    @property
+    def is_assigned(self) -> bool:
+        """True when an owner is known."""
+
+    def assign(self, owner: tuple[str, str] | None) -> bool:
+        """Counts the body as its owner's: a tenant and one of its flows. Returns False if there is no room for it.
+        None is an owner without a share.
+        """
+
+
+class ClientConnection:
+    """The connection of a request, as it is counted for the logical cluster whose requests it carries."""
+
+    __slots__ = ("cluster", "is_refused", "on_close", "on_known")
+
+    def __init__(self) -> None:
+        self.cluster = ""
+        """Empty: it is not counted."""
+        self.is_refused = False
+        """The next response is its last."""
+        self.on_close: Callable[[str], None] | None = None
+        """Takes the cluster for which it was counted."""
+        self.on_known: Callable[[], None] | None = None
+        """Called when a request has authenticated its client. None: the client is known, or it does not matter."""
+
+    def identify(self) -> None:
+        """A request has authenticated the client."""
+        on_known, self.on_known = self.on_known, None
+        if on_known is not None:
+            on_known()
+
+    def close(self) -> None:
+        self.on_known = None
+        if self.on_close is not None and self.cluster:
+            self.on_close(self.cluster)
+        self.cluster = ""
+
+
 @dataclass(slots=True)
 class Request:
     method: str
@@ -38,6 +79,10 @@ class Request:
     """The path the client sent, if a route has rewritten `path`. Responses that contain URLs repeat it."""
     at_own_address: bool = False
     """The request came to the address of one cluster: only credentials of that cluster are accepted."""
+    hold: BodyHold | None = field(default=None, compare=False)
+    """Set by a transport that counts bodies, for a request with a body."""
+    connection: ClientConnection | None = field(default=None, compare=False)
+    """None if the request did not come through a connection of its client."""
 
     def header_list(self, name: str) -> list[str]:
         """Returns all values of a header that may come more than once."""
@@ -103,6 +148,11 @@ class ByteStream(Protocol):
 
     def abort(self) -> None: ...
 
+    def pause_reading(self) -> None:
+        """The receiver cannot take more: the peer has to wait until `resume_reading`."""
+
+    def resume_reading(self) -> None: ...
+
 
 class Receiver(Protocol):
     """The reading half of a raw connection, called from the event loop's thread. asyncio protocols implement it."""
@@ -133,3 +183,8 @@ class Upgrade:
 Answer = Response | StreamResponse | Upgrade
 Handler = Callable[[Request], Answer | Awaitable[Answer]]
 """Returns a response directly if nothing has to be awaited (a GET from the cache), else an awaitable."""
+
+
+def continue_response() -> Response:
+    """The answer to the head of a request whose body may be sent."""
+    return Response(100, b"", content_type="")

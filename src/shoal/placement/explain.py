@@ -9,20 +9,33 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from shoal.fit.room import NO_DEMAND, PodDemand
 from shoal.fit.taints import HARD_EFFECTS, first_untolerated
+from shoal.kinds.workload.apiresource import GVR
+from shoal.kinds.workload.served_apis import INCOMPATIBLE, NEGOTIATING, NOT_PUBLISHED, NOT_SERVED, UNKNOWN_APIS
 from shoal.kinds.workload.workloadcluster import assigned_cluster
 from shoal.objects.errors import NotFound
 from shoal.objects.selectors import SELECT_NOTHING
 from shoal.placement.assignment import replica_capacity
+from shoal.placement.capacity_backoff import unschedulable_count
 from shoal.placement.cluster_info import ClusterInfo, CurrentShare
-from shoal.placement.decide import decide_placement
+from shoal.placement.decide import decide_with_filtered
+from shoal.placement.filter import FilteredClusters
 from shoal.placement.interpreter import JobInterpreter
-from shoal.placement.policy import DEFAULT_POLICY, EVERYTHING, NEVER, PlacementPolicy
+from shoal.placement.policy import EVERYTHING, NEVER, PlacementPolicy
+from shoal.placement.rollout import RolloutStrategy, strategy_of
 from shoal.placement.snapshot import PlacementSnapshot
 from shoal.placement.splitter.decide import effective_policy
 from shoal.placement.splitter.leaf_changes import LeafChanges
 
 Object = dict[str, Any]
+
+REFUSAL_REMEDIES = {
+    NOT_SERVED: "install its CRD in the cluster, and name it in --resources-to-sync",
+    INCOMPATIBLE: "make its schema in the cluster compatible with the hub's",
+    NOT_PUBLISHED: "publish the NegotiatedAPIResource",
+    NEGOTIATING: "wait for the negotiation of its schema",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +52,9 @@ class ClusterPlacement:
 
 @dataclass(frozen=True, slots=True)
 class PlacementExplanation:
+    kind: str
+    namespace: str
+    """Empty for a cluster-scoped object."""
     total: int
     placement: str
     """The Placement that applies; empty if none selects it."""
@@ -49,15 +65,17 @@ class PlacementExplanation:
 
 def explain(snapshot: PlacementSnapshot, kind: str, namespace: str, name: str, now: float) -> PlacementExplanation:
     """Raises NotFound if there is no such root, StatusError if its Placement is invalid."""
+    namespace = "" if kind in snapshot.cluster_scoped else namespace
     root = snapshot.objects.get((kind, namespace, name))
     matched = snapshot.leaf_changes_of(root, now) if root is not None else None
-    if root is None or matched is None:
-        raise NotFound(f"{kind} {namespace}/{name} not found or not placed")
+    policy_match = snapshot.policy_of(root) if root is not None else None
+    if root is None or matched is None or policy_match is None:
+        raise NotFound(f"{kind} {f'{namespace}/' if namespace else ''}{name} not found or not placed")
     matching, leaf_changes = matched
     interpreter = snapshot.interpreters[kind]
-    policy = matching[0].policy if matching else DEFAULT_POLICY
-    policy = effective_policy(policy, root, interpreter)
-    current_shares = {assigned_cluster(leaf): interpreter.current_share_of(leaf) for leaf in snapshot.leaves_of(root)}
+    policy = effective_policy(policy_match[1], root, interpreter)
+    leaves = {assigned_cluster(leaf): leaf for leaf in snapshot.leaves_of(root)}
+    current_shares = {name: interpreter.current_share_of(leaf) for name, leaf in leaves.items()}
     clusters, first_ordinal = list(snapshot.clusters.values()), interpreter.first_ordinal_of(root)
     is_started_job = isinstance(interpreter, JobInterpreter) and bool(current_shares)
     placement_input = _PlacementInput(
@@ -65,10 +83,13 @@ def explain(snapshot: PlacementSnapshot, kind: str, namespace: str, name: str, n
         clusters,
         policy,
         current_shares,
-        interpreter.requests_of(root),
+        interpreter.demand_of(root),
         now,
         first_ordinal,
+        snapshot.apis.get(kind),
+        strategy_of(root),
         is_started_job,
+        {name: unschedulable_count(leaf) for name, leaf in leaves.items()},
     )
     cluster_placements = [
         _explain_cluster(placement_input, site, leaf_changes)
@@ -76,7 +97,13 @@ def explain(snapshot: PlacementSnapshot, kind: str, namespace: str, name: str, n
     ]
     names = [one.name for one in matching]
     return PlacementExplanation(
-        placement_input.total, names[0] if names else "", names[1:], leaf_changes.unassigned, cluster_placements
+        kind,
+        namespace,
+        placement_input.total,
+        names[0] if names else "",
+        names[1:],
+        leaf_changes.unassigned,
+        cluster_placements,
     )
 
 
@@ -86,17 +113,27 @@ class _PlacementInput:
     clusters: list[ClusterInfo]
     policy: PlacementPolicy
     current_shares: dict[str, CurrentShare]
-    requests: dict[str, int]
+    demand: PodDemand
     now: float
     first_ordinal: int | None
+    api: GVR | None
+    strategy: RolloutStrategy
     is_started_job: bool
     """A Job that was divided already, which is not done twice."""
+    unschedulable: dict[str, int]
+    """Replicas that found no node, by cluster."""
 
     def places_on(self, cluster: ClusterInfo, policy: PlacementPolicy) -> bool:
         """Returns whether the given state of the cluster would get replicas by that policy."""
         clusters = [cluster if one.name == cluster.name else one for one in self.clusters]
-        decision = decide_placement(
-            self.total, clusters, policy, self.current_shares, self.requests, self.now, self.first_ordinal
+        decision = decide_with_filtered(
+            self.total,
+            FilteredClusters(clusters, policy, self.now, self.api),
+            self.current_shares,
+            self.demand,
+            self.now,
+            self.first_ordinal,
+            self.strategy,
         )
         return decision.target_shares.get(cluster.name, 0) > 0 and cluster.name not in decision.filter_failures
 
@@ -112,11 +149,13 @@ def _explain_cluster(
     if failure is not None:
         reason = failure.message
     elif target_replicas:
-        reason = "is selected"
+        count = placement_input.unschedulable.get(cluster.name, 0)
+        waiting = f"; {count} {'replica is' if count == 1 else 'replicas are'} unschedulable" if count else ""
+        reason = f"is selected{waiting}"
     elif placement_input.is_started_job:
         reason = "had no share when the Job was divided"
     elif placement_input.policy.divide_by != "Weight" and not replica_capacity(
-        cluster, placement_input.current_shares.get(cluster.name, CurrentShare()), placement_input.requests
+        cluster, placement_input.current_shares.get(cluster.name, CurrentShare()), placement_input.demand
     ):
         reason = "has no capacity"
     elif placement_input.policy.max_clusters is not None:
@@ -145,6 +184,12 @@ def _suggestions(placement_input: _PlacementInput, cluster: ClusterInfo) -> Iter
     if policy.anti_affinity.matches(cluster.labels):
         text = f"label it so that it does not match {policy.anti_affinity}"
         yield text, placement_input.places_on(cluster, replace(policy, anti_affinity=SELECT_NOTHING))
+    for index, term in enumerate(policy.workload_terms):
+        if term.is_required and term.clusters is not None and not term.is_met_by(cluster.name):
+            met = replace(term, clusters=term.clusters ^ {cluster.name})
+            terms = (*policy.workload_terms[:index], met, *policy.workload_terms[index + 1 :])
+            text = f"move {term} away from it" if term.is_anti else f"place {term} there"
+            yield text, placement_input.places_on(cluster, replace(policy, workload_terms=terms))
     taint = first_untolerated(cluster.taints, policy.tolerations, HARD_EFFECTS)
     if taint is not None:
         tolerations = (*policy.tolerations, {"key": taint["key"], "operator": "Exists"})
@@ -155,6 +200,13 @@ def _suggestions(placement_input: _PlacementInput, cluster: ClusterInfo) -> Iter
     if not cluster.ready:
         ready = replace(cluster, ready=True, since=-NEVER)
         yield "make it ready", placement_input.places_on(ready, policy)
+    refusal = cluster.apis.refusal_of(placement_input.api) if placement_input.api is not None else None
+    if refusal is not None:
+        serving = replace(cluster, apis=UNKNOWN_APIS)
+        yield REFUSAL_REMEDIES[refusal.reason], placement_input.places_on(serving, policy)
+    if placement_input.demand.spec is not None and cluster.room is not None:
+        anywhere = replace(placement_input, demand=NO_DEMAND)
+        yield "add nodes, or a NodePool, that fit its pods", anywhere.places_on(cluster, policy)
     if not cluster.schedulable:
         yield (
             "make it schedulable (spec.unschedulable: false)",
@@ -169,7 +221,7 @@ def _suggestions(placement_input: _PlacementInput, cluster: ClusterInfo) -> Iter
     if policy.weight_of(cluster.name, cluster.labels) == 0:
         yield "set its weight above 0", placement_input.places_on(cluster, replace(policy, weights=()))
     if cluster.free is not None and policy.divide_by != "Weight":
-        free = {name: amount + placement_input.requests.get(name, 0) for name, amount in cluster.free.items()}
+        free = {name: amount + placement_input.demand.requests.get(name, 0) for name, amount in cluster.free.items()}
         yield "free capacity for one replica on it", placement_input.places_on(replace(cluster, free=free), policy)
     if placement_input.total < len(placement_input.clusters):
         more_replicas = replace(placement_input, total=len(placement_input.clusters))

@@ -6,11 +6,14 @@ A kind with replicas is divided; any other is duplicated in every selected clust
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from shoal.fit.resources import Resources, pod_requests
+from shoal.fit.resources import pod_requests
+from shoal.fit.room import NO_DEMAND, PodDemand
 from shoal.kinds.workload.leaf import EVACUATED_ANNOTATION, content_of, leaf_replicas
+from shoal.kinds.workload.workloadcluster import assigned_cluster
 from shoal.placement.cluster_info import CurrentShare
 
 Object = dict[str, Any]
@@ -21,8 +24,8 @@ class ResourceInterpreter(Protocol):
 
     def replicas_of(self, root: Object) -> int: ...
 
-    def requests_of(self, root: Object) -> Resources:
-        """Returns what one replica requests of a cluster."""
+    def demand_of(self, root: Object) -> PodDemand:
+        """Returns what one replica demands of a node."""
 
     def current_share_of(self, leaf: Object) -> CurrentShare: ...
 
@@ -31,6 +34,15 @@ class ResourceInterpreter(Protocol):
 
     def leaf_content(self, root: Object, share: int, start: int = 0) -> Object:
         """Returns the content of the leaf with that share, from that ordinal on."""
+
+
+def shares_by_cluster(leaves: Iterable[Object], interpreter: ResourceInterpreter) -> dict[str, int]:
+    """Returns the replicas that the leaves request; a cluster may have several leaves of a Job."""
+    shares: dict[str, int] = {}
+    for leaf in leaves:
+        cluster = assigned_cluster(leaf)
+        shares[cluster] = shares.get(cluster, 0) + interpreter.current_share_of(leaf).replicas
+    return shares
 
 
 class Divided:
@@ -47,9 +59,9 @@ class Divided:
         replicas = _get_path(root, self._path)
         return replicas if isinstance(replicas, int) else 1
 
-    def requests_of(self, root: Object) -> Resources:
+    def demand_of(self, root: Object) -> PodDemand:
         template = _pod_template(root)
-        return pod_requests(template) if template is not None else {}
+        return PodDemand(pod_requests(template), template["spec"]) if template is not None else NO_DEMAND
 
     def current_share_of(self, leaf: Object) -> CurrentShare:
         """Kinds with pods omit a count of zero; the others only have one count."""
@@ -61,7 +73,11 @@ class Divided:
         share = leaf_replicas(leaf)
         replicas = share if share is not None else self.replicas_of(leaf)
         return CurrentShare(
-            replicas, ready, was_evicted=EVACUATED_ANNOTATION in (leaf["metadata"].get("annotations") or {})
+            replicas,
+            ready,
+            pods=_pods_of(status, replicas) if _pod_template(leaf) is not None else 0,
+            is_rolling_out=_is_rolling_out(leaf),
+            was_evicted=EVACUATED_ANNOTATION in (leaf["metadata"].get("annotations") or {}),
         )
 
     def first_ordinal_of(self, root: Object) -> int | None:
@@ -78,7 +94,8 @@ class Ordinal(Divided):
         return int((root["spec"].get("ordinals") or {}).get("start", 0))
 
     def current_share_of(self, leaf: Object) -> CurrentShare:
-        return replace(super().current_share_of(leaf), first_ordinal=self.first_ordinal_of(leaf) or 0)
+        pods = (leaf.get("status") or {}).get("replicas") or 0
+        return replace(super().current_share_of(leaf), pods=pods, first_ordinal=self.first_ordinal_of(leaf) or 0)
 
     def leaf_content(self, root: Object, share: int, start: int = 0) -> Object:
         content = super().leaf_content(root, share)
@@ -117,8 +134,8 @@ class Duplicated:
     def replicas_of(self, root: Object) -> int:
         return 1
 
-    def requests_of(self, root: Object) -> Resources:
-        return {}
+    def demand_of(self, root: Object) -> PodDemand:
+        return NO_DEMAND
 
     def current_share_of(self, leaf: Object) -> CurrentShare:
         return CurrentShare(1, 1)
@@ -134,6 +151,21 @@ def _pod_template(obj: Object) -> Object | None:
     """Returns the pod template."""
     template = (obj.get("spec") or {}).get("template")
     return template if isinstance(template, dict) and template.get("spec") else None
+
+
+def _is_rolling_out(leaf: Object) -> bool:
+    """Returns whether pods of a former template are left."""
+    status = leaf.get("status") or {}
+    return leaf.get("kind") == "Deployment" and (status.get("updatedReplicas") or 0) < (status.get("replicas") or 0)
+
+
+def _pods_of(status: Object, share: int) -> int:
+    """Returns how many pods exist, also those that terminate. The surge of a rollout does not count."""
+    replicas: int = status.get("replicas") or 0
+    if share and (status.get("updatedReplicas") or 0) < replicas:
+        replicas = min(replicas, share)
+    terminating: int = status.get("terminatingReplicas") or 0
+    return replicas + terminating
 
 
 def _split_path(path: str) -> tuple[str, ...]:

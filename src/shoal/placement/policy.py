@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from shoal.kinds.apps.deployment import scaled_value
 from shoal.objects.duration import parse_duration, parse_time
 from shoal.objects.errors import BadRequest
-from shoal.objects.selectors import SELECT_NOTHING, LabelSelector, from_label_selector
+from shoal.objects.selectors import SELECT_NOTHING, LabelSelector
+from shoal.placement.division import UNBOUNDED
+from shoal.placement.resource_selector import ResourceSelector, group_of, parse_resource_selector, parse_selector
+from shoal.placement.workload_affinity import WorkloadTerm, parse_workload_terms
 
 Object = dict[str, Any]
 
@@ -62,6 +64,7 @@ class PlacementPolicy:
     affinity: LabelSelector = EVERYTHING
     anti_affinity: LabelSelector = SELECT_NOTHING
     preferred: tuple[tuple[int, LabelSelector], ...] = ()
+    workload_terms: tuple[WorkloadTerm, ...] = ()
     tolerations: tuple[Object, ...] = ()
     min_clusters: int = 1
     max_clusters: int | None = None
@@ -71,12 +74,15 @@ class PlacementPolicy:
     weights: tuple[tuple[ClusterSelector, int], ...] = ()
     limits: tuple[ReplicaLimit, ...] = ()
     overflow: tuple[ClusterSelector, ...] = ()
-    max_unavailable: int | str = "25%"
-    max_surge: int | str = 0
+    max_unavailable: int | str | None = None
+    max_surge: int | str | None = None
+    """None: as the object's own strategy allows."""
     grace_seconds: float = 300.0
     fail_back_seconds: float = 60.0
     unschedulable_seconds: float = 60.0
     overrides: tuple[OverrideRule, ...] = field(default=())
+    is_following: bool = False
+    """Of an object that follows others: whatever the state of the named clusters, they have what it follows."""
 
     def weight_of(self, name: str, labels: Mapping[str, str]) -> int:
         return next((weight for group, weight in self.weights if group.matches(name, labels)), 1)
@@ -85,23 +91,23 @@ class PlacementPolicy:
         match = next((limit for limit in self.limits if limit.selector.matches(name, labels)), None)
         return (match.minimum, match.maximum) if match is not None else (0, None)
 
+    def maximum_of(self, name: str, labels: Mapping[str, str]) -> int:
+        maximum = self.limit_of(name, labels)[1]
+        return UNBOUNDED if maximum is None else maximum
+
+    @property
+    def depends_on_capacity(self) -> bool:
+        """Replicas are placed by capacity, so those without any are not placed."""
+        return self.divide_by != "Weight" or bool(self.overflow)
+
     def tier_of(self, name: str, labels: Mapping[str, str]) -> int:
         """Returns the index of its overflow group; clusters of no group come last."""
         indexes = (index for index, group in enumerate(self.overflow) if group.matches(name, labels))
         return next(indexes, len(self.overflow))
 
-    def preference_of(self, labels: Mapping[str, str]) -> int:
-        return sum(weight for weight, selector in self.preferred if selector.matches(labels))
-
-    def min_available(self, total: int) -> int:
-        """Returns how many replicas have to be available while replicas move."""
-        return total - min(scaled_value(self.max_unavailable, total, round_up=False), total)
-
-    def max_surge_count(self, total: int) -> int:
-        """Returns how many replicas more than the total there may be meanwhile. If none may be missing it is at least
-        one.
-        """
-        return max(scaled_value(self.max_surge, total, round_up=True), int(self.min_available(total) >= total > 0))
+    def preference_of(self, name: str, labels: Mapping[str, str]) -> int:
+        preferred = sum(weight for weight, selector in self.preferred if selector.matches(labels))
+        return preferred + sum(term.weight for term in self.workload_terms if term.is_met_by(name))
 
 
 DEFAULT_POLICY = PlacementPolicy()
@@ -116,17 +122,20 @@ def parse_policy(placement: Object) -> PlacementPolicy:
     if maximum is not None and maximum < minimum:
         raise BadRequest(f"spec.clusters.maxClusters: {maximum} is less than minClusters, {minimum}")
     for index, one in enumerate(resource_selectors_of(placement)):
-        _selector(one.get("labelSelector"), f"spec.selects[{index}].labelSelector")
+        parse_selector(one.get("labelSelector"), f"spec.selects[{index}].labelSelector")
     return PlacementPolicy(
         name=placement["metadata"]["name"],
         priority=spec.get("priority", 0),
         cluster_names=frozenset(clusters.get("names") or ()),
-        affinity=_selector(clusters.get("affinity"), "spec.clusters.affinity", EVERYTHING),
-        anti_affinity=_selector(clusters.get("antiAffinity") or None, "spec.clusters.antiAffinity", SELECT_NOTHING),
+        affinity=parse_selector(clusters.get("affinity"), "spec.clusters.affinity", EVERYTHING),
+        anti_affinity=parse_selector(
+            clusters.get("antiAffinity") or None, "spec.clusters.antiAffinity", SELECT_NOTHING
+        ),
         preferred=tuple(
-            (one["weight"], _selector(one["selector"], f"spec.clusters.preferred[{index}].selector"))
+            (one["weight"], parse_selector(one["selector"], f"spec.clusters.preferred[{index}].selector"))
             for index, one in enumerate(clusters.get("preferred") or ())
         ),
+        workload_terms=parse_workload_terms(clusters),
         tolerations=tuple(clusters.get("tolerations") or ()),
         min_clusters=minimum,
         max_clusters=maximum,
@@ -144,8 +153,8 @@ def parse_policy(placement: Object) -> PlacementPolicy:
             _cluster_selector(one, f"spec.replicas.overflow[{p}]")
             for p, one in enumerate(replicas.get("overflow") or ())
         ),
-        max_unavailable=_int_or_percent(disruption, "maxUnavailable", "25%"),
-        max_surge=_int_or_percent(disruption, "maxSurge", 0),
+        max_unavailable=_int_or_percent(disruption, "maxUnavailable"),
+        max_surge=_int_or_percent(disruption, "maxSurge"),
         grace_seconds=_seconds(disruption, "gracePeriod", 300.0),
         fail_back_seconds=_seconds(disruption, "failBackAfter", 60.0),
         unschedulable_seconds=_seconds(disruption, "unschedulableAfter", 60.0),
@@ -166,6 +175,11 @@ def resource_selectors_of(placement: Object) -> list[Object]:
     return selectors
 
 
+def kind_and_version(obj: Object) -> tuple[str, str]:
+    """Returns kind and apiVersion of an object or a resource selector, which may have no version."""
+    return obj["kind"], obj.get("apiVersion") or ""
+
+
 class PlacementRule:
     """A parsed Placement."""
 
@@ -182,39 +196,36 @@ class PlacementRule:
         """Raises BadRequest, with the field's path, if the Placement is invalid."""
         return parse_policy(self.placement)
 
+    @property
+    def workload_terms(self) -> tuple[WorkloadTerm, ...]:
+        """Empty while it is invalid."""
+        try:
+            return self.policy.workload_terms
+        except BadRequest:
+            return ()
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether objects that select what it places go where that is, also while it is invalid."""
+        return bool((self.placement.get("spec") or {}).get("follow"))
+
     def selects(self, obj: Object) -> bool:
-        kind, api_version, metadata = obj.get("kind"), obj.get("apiVersion"), obj["metadata"]
-        for one in self._selectors:
-            if (
-                one.kind == kind
-                and one.api_version in ("", api_version)
-                and one.name in ("", metadata["name"])
-                and one.selector.matches(metadata.get("labels") or {})
-            ):
-                return True
-        return False
+        metadata, group = obj["metadata"], group_of(obj.get("apiVersion", ""))
+        identity = obj.get("kind", ""), group, metadata["name"], metadata.get("labels") or {}
+        return any(one.matches(*identity) for one in self._selectors)
 
 
-@dataclass(frozen=True, slots=True)
-class _ResourceSelector:
-    kind: str
-    api_version: str
-    name: str
-    selector: LabelSelector
-
-
-def _resource_selector(one: Object) -> _ResourceSelector:
+def _resource_selector(one: Object) -> ResourceSelector:
     """An invalid selector selects nothing; the Placement's status says so."""
     try:
-        selector = _selector(one.get("labelSelector"), "spec.selects", EVERYTHING)
+        return parse_resource_selector(one, "spec.selects")
     except BadRequest:
-        selector = SELECT_NOTHING
-    return _ResourceSelector(one["kind"], one.get("apiVersion") or "", one.get("name") or "", selector)
+        return ResourceSelector(one["kind"], None, selector=SELECT_NOTHING)
 
 
 def matching_placements(placement_rules: Iterable[PlacementRule], obj: Object) -> list[PlacementRule]:
-    """Returns the Placements of the object's namespace that select it. The first one applies: by priority, age and
-    name.
+    """Returns the Placements of the object's namespace that select it, for a cluster-scoped object the
+    ClusterPlacements. The first one applies: by priority, age and name.
     """
     namespace = obj["metadata"].get("namespace", "")
     if (obj.get("kind"), obj["metadata"]["name"]) in CLUSTER_LOCAL_OBJECTS:
@@ -224,16 +235,11 @@ def matching_placements(placement_rules: Iterable[PlacementRule], obj: Object) -
     return matches
 
 
-def _selector(value: Object | None, path: str, default: LabelSelector = EVERYTHING) -> LabelSelector:
-    try:
-        return default if value is None else from_label_selector(value)
-    except BadRequest as error:
-        raise BadRequest(f"{path}: {error}") from None
-
-
 def _cluster_selector(value: Object | None, path: str) -> ClusterSelector:
     value = value or {}
-    return ClusterSelector(frozenset(value.get("names") or ()), _selector(value.get("selector"), f"{path}.selector"))
+    return ClusterSelector(
+        frozenset(value.get("names") or ()), parse_selector(value.get("selector"), f"{path}.selector")
+    )
 
 
 def _replica_limit(value: Object, path: str) -> ReplicaLimit:
@@ -249,8 +255,10 @@ def _spread_constraint(value: Iterable[Object]) -> SpreadConstraint | None:
     return None
 
 
-def _int_or_percent(disruption: Object, name: str, default: int | str) -> int | str:
-    given: int | str = disruption.get(name, default)
+def _int_or_percent(disruption: Object, name: str) -> int | str | None:
+    given: int | str | None = disruption.get(name)
+    if given is None:
+        return None
     number = str(given).removesuffix("%")
     if not number.isdecimal() or (isinstance(given, str) and not given.endswith("%")):
         raise BadRequest(f"spec.disruption.{name}: {given!r} is neither a number nor a percentage such as 25%")

@@ -18,6 +18,7 @@ from shoal.provision.disruption.model import DisruptionSettings
 from shoal.provision.disruption.nodeclaim_conditions import NodeClaimConditionReconciler
 from shoal.provision.disruption.queue import CommandExecutor
 from shoal.provision.disruption.snapshot import Provisioner, SnapshotBuilder
+from shoal.provision.hosted_clusters import HostedClusters
 from shoal.provision.lifecycle.controller import LifecycleReconciler
 from shoal.provision.lifecycle.garbagecollection.controller import GarbageCollectionReconciler
 from shoal.provision.lifecycle.nodehealth.controller import NodeHealthReconciler
@@ -25,13 +26,16 @@ from shoal.provision.lifecycle.registrationhealth.controller import Registration
 from shoal.provision.lifecycle.termination.controller import TerminationReconciler
 from shoal.provision.management import ManagementResolver, StoreResolver
 from shoal.provision.nodepools.controller import NodeClassReconciler, NodeOverlayReconciler, NodePoolReconciler
+from shoal.provision.nodepools.offering_controller import OfferingReconciler
 from shoal.provision.provisioning.controller import ProvisioningReconciler
-from shoal.provision.settings import DEFAULT_SETTINGS, ProvisionerSettings
+from shoal.provision.settings import FIXED_DEFAULTS, FixedSettings, ProvisionerSettings, SettingsSource
 from shoal.provision.solver.process import SolverProcess
 from shoal.provision.state import ClusterState
 from shoal.provision.state_metrics import StateMetrics
+from shoal.provision.staticpools.controller import StaticNodePoolReconciler
 from shoal.runtime.controller import Controller
 from shoal.runtime.event_recorder import EventRecorder
+from shoal.runtime.informer_store import by_cluster
 from shoal.runtime.manager import Runnable
 
 
@@ -41,24 +45,21 @@ def new_lifecycle_controllers(
     provider: CloudProvider,
     recorder: EventRecorder,
     clock: Clock,
-    *,
-    repair: bool = False,
+    settings: SettingsSource = FIXED_DEFAULTS,
 ) -> list[Controller[tuple[str, str]] | Controller[str]]:
     def meter(controller: str) -> CloudProvider:
         return MeteredCloudProvider(provider, controller, clock)
 
     registration_health = RegistrationHealthReconciler(resolver, state, clock)
-    controllers: list[Controller[tuple[str, str]] | Controller[str]] = [
+    return [
         registration_health.controller,
         LifecycleReconciler(
             resolver, state, meter("nodeclaim.lifecycle"), registration_health, recorder, clock
         ).controller,
         TerminationReconciler(resolver, state, meter("node.termination"), recorder, clock).controller,
         GarbageCollectionReconciler(resolver, state, meter("nodeclaim.garbagecollection"), clock).controller,
+        NodeHealthReconciler(resolver, state, provider, recorder, clock, settings).controller,
     ]
-    if repair:
-        controllers.append(NodeHealthReconciler(resolver, state, provider, recorder, clock).controller)
-    return controllers
 
 
 def new_disruption_controllers(
@@ -68,8 +69,14 @@ def new_disruption_controllers(
     provisioner: Provisioner,
     recorder: EventRecorder,
     clock: Clock,
-    settings: ProvisionerSettings,
+    settings: SettingsSource,
 ) -> list[Runnable]:
+    def disruption_settings(cluster: str) -> DisruptionSettings:
+        current = settings.settings_of(cluster)
+        return DisruptionSettings(
+            current.planner, current.spot_to_spot_consolidation, validation_seconds=current.validation_seconds
+        )
+
     solver = SolverProcess()  # its own process: provisioning does not wait for disruption
     conditions = NodeClaimConditionReconciler(resolver, state, provider, clock)
     disruption = DisruptionReconciler(
@@ -79,13 +86,12 @@ def new_disruption_controllers(
         DisruptionRecorder(recorder),
         solver,
         clock,
-        DisruptionSettings(
-            settings.planner,
-            settings.spot_to_spot_consolidation,
-            validation_seconds=settings.validation_seconds,
-        ),
+        disruption_settings,
     )
     ChangeDetector(state, provider).add_handler(disruption.on_change)
+    settings.add_event_handler(
+        lambda cluster: disruption.on_change(cluster) if state.node_pools.by_index(by_cluster, cluster) else None
+    )
     return [solver, conditions.controller, disruption.controller, disruption.evaluation_controller]
 
 
@@ -105,18 +111,23 @@ def new_provision_controllers(
     client: Client,
     clock: Clock,
     resolver: ManagementResolver | None = None,
-    settings: ProvisionerSettings = DEFAULT_SETTINGS,
+    settings: ProvisionerSettings | None = None,
     new_provider: ProviderFactory = new_clusterapi_provider,
 ) -> list[Runnable]:
-    """Creates the controllers. `resolver` defaults to all hosted clusters of the client's store."""
-    resolver = resolver or StoreResolver(client)
+    """Creates the controllers. `resolver` defaults to all hosted clusters of the client's store, `settings` to those
+    that each of them has.
+    """
+    hosted_clusters = HostedClusters(client.in_cluster("root"), clock) if resolver is None else None
+    resolver = resolver or StoreResolver(client, hosted_clusters)
+    source = FixedSettings(settings) if settings is not None else hosted_clusters or FIXED_DEFAULTS
     state, recorder = ClusterState(resolver, clock), EventRecorder(resolver.client, clock)
     provider, provider_controllers = new_provider(resolver, state, clock)
     metered = MeteredCloudProvider(provider, "provisioner", clock)
-    solver = SolverProcess()
-    provisioning = ProvisioningReconciler(resolver, state, metered, recorder, clock, settings, solver)
+    solver = SolverProcess(niceness=0)  # pods wait for its plans
+    provisioning = ProvisioningReconciler(resolver, state, metered, recorder, clock, source, solver)
     provisioning.controller.sources.append(recorder.run)
     return [
+        *([hosted_clusters] if hosted_clusters is not None else []),
         state,
         StateMetrics(state, provider, clock),
         solver,
@@ -124,8 +135,10 @@ def new_provision_controllers(
         NodeClassReconciler(resolver, state, provider, clock).controller,
         NodePoolReconciler(resolver, state, clock).controller,
         NodeOverlayReconciler(resolver, state, provider, clock).controller,
+        OfferingReconciler(resolver, state, provider, clock).controller,
+        StaticNodePoolReconciler(resolver, state, recorder, clock).controller,
         provisioning.controller,
-        *new_lifecycle_controllers(resolver, state, provider, recorder, clock, repair=settings.node_repair),
+        *new_lifecycle_controllers(resolver, state, provider, recorder, clock, source),
         *new_disruption_controllers(
             resolver,
             state,
@@ -133,6 +146,6 @@ def new_provision_controllers(
             provisioning,
             recorder,
             clock,
-            settings,
+            source,
         ),
     ]

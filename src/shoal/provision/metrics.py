@@ -96,6 +96,10 @@ NODES_POD_REQUESTS = _lookup("nodes_total_pod_requests", "Resource requests of t
 NODES_DAEMON_REQUESTS = _lookup(
     "nodes_total_daemon_requests", "Resource requests of the DaemonSet pods of a node.", *_OF_NODE
 )
+NODES_POD_LIMITS = _lookup("nodes_total_pod_limits", "Resource limits of the pods of a node.", *_OF_NODE)
+NODES_DAEMON_LIMITS = _lookup(
+    "nodes_total_daemon_limits", "Resource limits of the DaemonSet pods of a node.", *_OF_NODE
+)
 NODES_OVERHEAD = _lookup("nodes_system_overhead", "Difference between capacity and allocatable of a node.", *_OF_NODE)
 NODES_AGE = _lookup("nodes_current_lifetime_seconds", "Age of a node.", "node_name", "nodepool")
 
@@ -103,6 +107,12 @@ NODEPOOLS_USAGE = _lookup("nodepools_usage", "Resources of the nodes of a NodePo
 NODEPOOLS_LIMIT = _lookup("nodepools_limit", "Resource limits of a NodePool.", "nodepool", "resource_type")
 NODEPOOLS_ALLOWED_DISRUPTIONS = _gauge(
     "nodepools_allowed_disruptions", "Number of nodes of a NodePool that may be disrupted now.", "nodepool", "reason"
+)
+NODEPOOLS_CONSUMING_BUDGETS = _gauge(
+    "nodepools_nodes_consuming_budgets",
+    "Number of nodes of a NodePool that count against its disruption budgets now.",
+    "nodepool",
+    "reason",
 )
 NODEPOOLS_COST = _lookup("nodepools_cost_total", "Cost per hour of the nodes of a NodePool.", "nodepool")
 
@@ -121,6 +131,9 @@ SCHEDULING_SECONDS = _seconds(
 QUEUE_DEPTH = _gauge("scheduler_queue_depth", "Number of pods in the current scheduling simulation.", "controller")
 UNSCHEDULABLE_PODS = _gauge(
     "scheduler_unschedulable_pods_count", "Number of pods for which no node can be provisioned.", "controller"
+)
+UNFINISHED_WORK_SECONDS = _lookup(
+    "scheduler_unfinished_work_seconds", "Duration so far of the scheduling simulation in progress.", "controller"
 )
 IGNORED_PODS = _gauge("scheduler_ignored_pods_count", "Number of pending pods that the provisioner ignores.")
 
@@ -143,6 +156,11 @@ FAILED_VALIDATIONS = _counter(
     "Number of candidates whose decision failed validation.",
     "consolidation_type",
 )
+CONSOLIDATION_TIMEOUTS = _counter(
+    "voluntary_disruption_consolidation_timeouts_total",
+    "Number of disruption evaluations that ended at their time limit.",
+    "consolidation_type",
+)
 QUEUE_FAILURES = _counter(
     "voluntary_disruption_queue_failures_total",
     "Number of failed replacements of disruption decisions.",
@@ -159,6 +177,9 @@ PROVIDER_ERRORS = _counter(
 )
 
 STATE_SYNCED = _lookup("cluster_state_synced", "1 if the cluster state is synced, 0 otherwise.")
+STATE_UNSYNCED_SECONDS = _lookup(
+    "cluster_state_unsynced_time_seconds", "Time for which the cluster state has not been synced."
+)
 STATE_NODES = _lookup("cluster_state_node_count", "Number of nodes in the cluster state.")
 UTILIZATION = _lookup(
     "cluster_utilization_percent", "Ratio of pod requests to allocatable resources, in percent.", "resource_type"

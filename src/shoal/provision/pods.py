@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -35,17 +36,21 @@ def is_node_owned(pod: Object) -> bool:
 
 
 def has_do_not_disrupt(pod: Object, now: float) -> bool:
-    """True if the do-not-disrupt annotation is "true", or is a duration since the pod's start that has not elapsed. Any
-    other value counts as absent.
+    return now < do_not_disrupt_until(pod)
+
+
+def do_not_disrupt_until(pod: Object) -> float:
+    """End of the do-not-disrupt annotation: of a duration, that long after the start of the pod; of "true", never.
+    0: it is absent, or has any other value.
     """
     value = annotation_of(pod, DO_NOT_DISRUPT)
-    if not value or value == "true":
-        return bool(value)
-    duration = parse_duration(value)
-    if not duration:
-        return False
+    if value == "true":
+        return math.inf
+    duration = parse_duration(value) if value else None
+    if not duration or duration < 0:
+        return 0.0
     started = parse_time((pod.get("status") or {}).get("startTime"))
-    return started is None or now < started + duration
+    return math.inf if started is None else started + duration
 
 
 def resource_size(pod: Object) -> tuple[int, int]:

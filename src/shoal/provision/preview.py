@@ -26,6 +26,7 @@ from shoal.kinds.karpenter.karpenter import (
     nodepool_of,
     nodepool_template_spec,
     provider_id,
+    static_replicas,
 )
 from shoal.objects.conditions import condition_is
 from shoal.provision.cloudprovider.nodeoverlays import apply_overlays
@@ -126,7 +127,8 @@ def _build_input(snapshot: PreviewSnapshot, pods: Sequence[Object], added: Seque
 
 
 def _is_buying(pool: Object) -> bool:
-    return condition_is(pool, READY) and not is_deleting(pool) and is_managed_node_class(nodepool_template_spec(pool))
+    is_dynamic = static_replicas(pool) is None and is_managed_node_class(nodepool_template_spec(pool))
+    return is_dynamic and condition_is(pool, READY) and not is_deleting(pool)
 
 
 def _pool_input(snapshot: PreviewSnapshot, pool: Object) -> NodePoolInput:
@@ -191,6 +193,7 @@ def _removed_nodes(snapshot: PreviewSnapshot, pods: Sequence[Object], nominated:
         pool["metadata"]["name"]
         for pool in snapshot.pools
         if ((pool.get("spec") or {}).get("disruption") or {}).get("consolidateAfter") != NEVER
+        and static_replicas(pool) is None
     }
     occupied_before = {
         (pod.get("spec") or {}).get("nodeName")

@@ -43,6 +43,7 @@ NAMESPACES = GroupVersionResource("", "v1", "namespaces", namespaced=False)
 VOLUME_CLAIMS = GroupVersionResource("", "v1", "persistentvolumeclaims")
 VOLUMES = GroupVersionResource("", "v1", "persistentvolumes", namespaced=False)
 STORAGE_CLASSES = GroupVersionResource("storage.k8s.io", "v1", "storageclasses", namespaced=False)
+CSI_NODES = GroupVersionResource("storage.k8s.io", "v1", "csinodes", namespaced=False)
 
 
 class ClusterState:
@@ -63,10 +64,11 @@ class ClusterState:
         )
         self.node_overlays = new_informer(NODE_OVERLAYS)
         self.nodes, self.daemon_sets = new_informer(NODES, nodes_by_provider_id), new_informer(DAEMON_SETS)
-        self.pods = new_informer(PODS, pods_by_node, pending_pods_by_cluster)
+        self.pods = new_informer(PODS, pods_by_node, pending_pods_by_cluster, pods_by_daemon_set)
         self.pdbs = new_informer(PDBS)
         self.namespaces, self.volume_claims = new_informer(NAMESPACES), new_informer(VOLUME_CLAIMS)
         self.volumes, self.storage_classes = new_informer(VOLUMES), new_informer(STORAGE_CLASSES)
+        self.csi_nodes = new_informer(CSI_NODES)
         self._requests: dict[str, tuple[Object, Resources]] = {}
         self.pods.add_event_handler(self._on_pod)
 
@@ -77,12 +79,14 @@ class ClusterState:
 
     @property
     def has_synced(self) -> bool:
-        """True after the first complete list of every kind. Before that, a missing object is not known to be absent."""
-        return all(informer.has_synced for informer in self._informers())
+        """True after the first complete list of every kind, and of the clusters served here. Before that, a missing
+        object is not known to be absent.
+        """
+        return self._resolver.has_synced and all(informer.has_synced for informer in self._informers())
 
     def _informers(self) -> Iterable[Informer]:
         karpenter = (self.node_pools, self.node_claims, self.node_classes, self.node_overlays)
-        others = (self.namespaces, self.volume_claims, self.volumes, self.storage_classes)
+        others = (self.namespaces, self.volume_claims, self.volumes, self.storage_classes, self.csi_nodes)
         return *karpenter, self.nodes, self.pods, self.daemon_sets, self.pdbs, *others
 
     def _is_provisioned(self, cluster: str) -> bool:
@@ -94,6 +98,9 @@ class ClusterState:
 
     def pods_on(self, cluster: str, node: str) -> list[Object]:
         return self.pods.by_index(pods_by_node, (cluster, node))
+
+    def pods_of_daemon_set(self, cluster: str, daemon_set: Object) -> list[Object]:
+        return self.pods.by_index(pods_by_daemon_set, (cluster, daemon_set["metadata"]["uid"]))
 
     def pending_pods(self, cluster: str) -> list[Object]:
         """Pods that the scheduler found no node for."""
@@ -137,6 +144,12 @@ def pods_by_node(key: Key, pod: Object) -> tuple[tuple[str, str], ...]:
 def pending_pods_by_cluster(key: Key, pod: Object) -> tuple[str, ...]:
     """Index of the pods that need a node, by logical cluster."""
     return (key[0],) if is_provisionable(pod) else ()
+
+
+def pods_by_daemon_set(key: Key, pod: Object) -> tuple[tuple[str, str], ...]:
+    """Index by logical cluster and uid of the DaemonSet."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return tuple((key[0], str(each.get("uid"))) for each in owners if each.get("kind") == "DaemonSet")
 
 
 def nodes_by_provider_id(key: Key, node: Object) -> tuple[tuple[str, str], ...]:

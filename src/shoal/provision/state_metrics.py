@@ -9,7 +9,17 @@ from typing import Any
 
 from shoal.client.reflector import Key
 from shoal.clock import Clock
-from shoal.fit.resources import CPU, Resources, add_to, allocatable, capacity, parse_amounts, subtract, total
+from shoal.fit.resources import (
+    CPU,
+    Resources,
+    add_to,
+    allocatable,
+    capacity,
+    parse_amounts,
+    pod_limits,
+    subtract,
+    total,
+)
 from shoal.kinds.karpenter.karpenter import INSTANCE_TYPE, LAUNCHED, node_class_ref, nodepool_of, nodepool_template_spec
 from shoal.objects.conditions import condition_is, get_condition
 from shoal.objects.duration import parse_time
@@ -30,6 +40,7 @@ class StateMetrics:
 
     def __init__(self, state: ClusterState, provider: CloudProvider, clock: Clock) -> None:
         self._state, self._provider, self._clock = state, provider, clock
+        self._last_synced = clock.monotonic()
         state.node_pools.add_event_handler(self._on_pool)
         state.pods.add_event_handler(self._on_pod)
 
@@ -38,11 +49,14 @@ class StateMetrics:
         with ExitStack() as registrations:
             for lookup, read in (
                 (metrics.STATE_SYNCED, lambda: [("", {}, float(state.has_synced))]),
+                (metrics.STATE_UNSYNCED_SECONDS, self._unsynced_seconds),
                 (metrics.STATE_NODES, self._node_counts),
                 (metrics.NODES_ALLOCATABLE, lambda: self._node_resources(lambda _, node: allocatable(node))),
                 (metrics.NODES_OVERHEAD, lambda: self._node_resources(_overhead)),
                 (metrics.NODES_POD_REQUESTS, lambda: self._node_resources(self._pod_requests)),
                 (metrics.NODES_DAEMON_REQUESTS, lambda: self._node_resources(self._daemon_requests)),
+                (metrics.NODES_POD_LIMITS, lambda: self._node_resources(self._pod_limits)),
+                (metrics.NODES_DAEMON_LIMITS, lambda: self._node_resources(self._daemon_limits)),
                 (metrics.NODES_AGE, self._node_ages),
                 (metrics.NODEPOOLS_USAGE, lambda: self._pool_resources("status", "resources")),
                 (metrics.NODEPOOLS_LIMIT, lambda: self._pool_resources("spec", "limits")),
@@ -76,6 +90,13 @@ class StateMetrics:
                 if nodepool_of(node):
                     yield cluster, node
 
+    def _unsynced_seconds(self) -> Iterator[MetricSample]:
+        """Counts from the last scrape that found the state synced, or from the start."""
+        now = self._clock.monotonic()
+        if self._state.has_synced:
+            self._last_synced = now
+        yield "", {}, now - self._last_synced
+
     def _node_counts(self) -> Iterator[MetricSample]:
         for cluster in self._state.clusters_in(self._state.nodes):
             yield cluster, {}, float(len(self._state.nodes.by_index(by_cluster, cluster)))
@@ -90,6 +111,12 @@ class StateMetrics:
 
     def _daemon_requests(self, cluster: str, node: Object) -> Resources:
         return total(self._state.requests_of(pod) for pod in self._pods_on(cluster, node) if is_node_owned(pod))
+
+    def _pod_limits(self, cluster: str, node: Object) -> Resources:
+        return total(map(pod_limits, self._pods_on(cluster, node)))
+
+    def _daemon_limits(self, cluster: str, node: Object) -> Resources:
+        return total(pod_limits(pod) for pod in self._pods_on(cluster, node) if is_node_owned(pod))
 
     def _pods_on(self, cluster: str, node: Object) -> Iterable[Object]:
         pods = self._state.pods_on(cluster, node["metadata"]["name"])

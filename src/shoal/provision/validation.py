@@ -33,9 +33,7 @@ _CAPACITY_TYPES = (ON_DEMAND, RESERVED, SPOT)
 def node_pool_errors(pool: Object) -> list[str]:
     """Returns the validation errors of a NodePool."""
     spec = nodepool_template_spec(pool)
-    static = (pool.get("spec") or {}).get("replicas") is not None
     return [
-        *(["static NodePools are not supported: spec.replicas must not be set"] if static else ()),
         *_label_errors(nodepool_template_labels(pool)),
         *_taint_errors(spec),
         *(problem for each in spec.get("requirements") or () for problem in _pool_requirement_errors(each)),

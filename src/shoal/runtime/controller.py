@@ -27,6 +27,7 @@ FailureHandler = Callable[[str, str], None]
 """Called with the name of a controller and its error; an empty error: it is healthy again."""
 
 WORKERS = 4
+ROOT = "root"
 
 
 def _ignore_failure(name: str, error: str) -> None:
@@ -76,7 +77,7 @@ class Controller(Generic[K]):
             try:
                 requeue_after = await _reconcile_in_span(self.name, self.queue, key, partial(self._reconcile, key))
             except (StatusError, Unreachable, RequeueError) as error:
-                if isinstance(error, Forbidden):
+                if _is_missing_permission(error):
                     self._forbidden.add(key)
                     self.on_failure(self.name, str(error))
                 delay = self.queue.retry(key)
@@ -92,6 +93,8 @@ class Controller(Generic[K]):
                     self._forbidden.discard(key)
                     if not self._forbidden:
                         self.on_failure(self.name, "")
+            # Reads of a server in the same process never suspend, so a long queue would hold the loop.
+            await asyncio.sleep(0)
 
 
 def new_kind_controller(
@@ -115,6 +118,13 @@ def new_kind_controller(
     controller: Controller[Key] = Controller(name, clock, reconcile_object, workers)
     controller.watch(informer, enqueue)
     return controller
+
+
+def _is_missing_permission(error: Exception) -> bool:
+    """Reports whether the controller's account lacks a permission of the server. Users of other logical clusters may
+    remove theirs, which is no failure of the server.
+    """
+    return isinstance(error, Forbidden) and error.is_permission_missing and error.cluster in ("", ROOT)
 
 
 async def _run_source(source: Source) -> None:

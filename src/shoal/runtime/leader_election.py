@@ -14,7 +14,7 @@ from typing import Any
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock, rfc3339_micro
-from shoal.objects.errors import AlreadyExists, Conflict, NotFound, StatusError
+from shoal.objects.errors import AlreadyExists, Conflict, Forbidden, NotFound, StatusError, Unauthorized
 from shoal.runtime.metrics import register_leader
 
 log = logging.getLogger("shoal.runtime")
@@ -48,6 +48,10 @@ class LeaderElector:
         self._renew_sent_at = 0.0
         """When the last successful renewal was sent."""
         self.is_leader = False
+        self._is_refused = False
+        """Whether a request was refused since the last success."""
+        self.error = ""
+        """Why the last request for the Lease failed; empty: it did not."""
         register_leader(self)
 
     def is_lease_valid(self) -> bool:
@@ -85,17 +89,30 @@ class LeaderElector:
                     if not await self._try_acquire_or_renew():
                         return
             except (StatusError, Unreachable, TimeoutError) as error:
-                log.info("cannot acquire or renew lease %s: %s", self.name, error)
+                self._on_error(error)
 
     async def _try_acquire(self) -> bool:
         try:
             return await self._try_acquire_or_renew()
         except (StatusError, Unreachable) as error:
-            log.info("cannot acquire or renew lease %s: %s", self.name, error)
+            self._on_error(error)
             return False
+
+    def _on_error(self, error: StatusError | Unreachable | TimeoutError) -> None:
+        """Warns once of a refusal: it does not end by itself, and this process may never lead."""
+        is_refusal = isinstance(error, (Unauthorized, Forbidden))
+        level = logging.WARNING if is_refusal and not self._is_refused else logging.INFO
+        log.log(level, "cannot acquire or renew lease %s: %s", self.name, error)
+        self._is_refused = self._is_refused or is_refusal
+        self.error = str(error) or "no answer in time"
 
     async def _try_acquire_or_renew(self) -> bool:
         """Acquires or renews the lease. False: another process holds it."""
+        held = await self._request_lease()
+        self.error, self._is_refused = "", False
+        return held
+
+    async def _request_lease(self) -> bool:
         sent_at = self._since_boot()
         lease = await self._read()
         spec = (lease or {}).get("spec") or {}

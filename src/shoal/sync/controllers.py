@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from shoal.client.rest import Client
@@ -21,6 +21,7 @@ from shoal.sync.registration.capacity_controller import CapacityReconciler
 from shoal.sync.registration.controller import new_registration_controller
 from shoal.sync.remote_cluster import NewClient, Object, RemoteCluster, connect_by_kubeconfig
 from shoal.sync.resources import CLUSTERS
+from shoal.sync.syncer.assignment_check import AssignmentCheck
 from shoal.sync.syncer.controller import HubComponents, SyncerManager
 from shoal.sync.syncer.finalizer_cleanup import FinalizerCleanup
 from shoal.sync.syncer.hub_informers import HubInformers
@@ -37,31 +38,6 @@ class SyncerEventRecorder:
         self.name = "syncer-events"
         self.recorder = EventRecorder(lambda cluster: client, clock)
         self.run = self.recorder.run
-
-
-def new_syncer_controllers(
-    client: Client,
-    clock: Clock,
-    new_client: NewClient,
-    resources: Sequence[str],
-    status_writer: ClusterStatusWriter,
-    mode: str,
-) -> list[Runnable]:
-    """`mode` is the sync mode of workload Clusters that set none."""
-    events, hub = SyncerEventRecorder(client, clock), HubInformers(client, clock)
-    hub_writer = HubWriter(client, events.recorder)
-    components = HubComponents(
-        hub,
-        SyncedResourceTracker(client, clock, hub, list(resources)),
-        FinalizerCleanup(client, clock, hub, hub_writer),
-        hub_writer,
-    )
-    return [
-        components.resources,
-        components.finalizer_cleanup.controller,
-        events,
-        SyncerManager(client, clock, new_client, components, status_writer, mode),
-    ]
 
 
 REPORTED_CONDITIONS = frozenset({ORPHANS, HUB_CHANGED, DELETIONS_HELD, NOT_SYNCED, NOT_MIRRORED})
@@ -88,12 +64,14 @@ class SyncSettings:
             raise ShoalError(f"unknown sync mode {self.mode!r}: must be one of {', '.join(workloadcluster.SYNC_MODES)}")
 
 
-def new_sync_controllers(client: Client, clock: Clock, new_client: NewClient, settings: SyncSettings) -> list[Runnable]:
+def new_import_controllers(
+    client: Client, clock: Clock, new_client: NewClient, settings: SyncSettings
+) -> list[Runnable]:
     """`client` is at the hub's root; `new_client` builds a client from a parsed kubeconfig."""
-    syncer, importer = client.as_controller("syncer"), client.as_controller("api-importer")
-    status_writer = ClusterStatusWriter(syncer, clock, settings.mode)
+    importer = client.as_controller("api-importer")
+    status_writer = ClusterStatusWriter(importer, clock, settings.mode)
     connect_cluster = connect_by_kubeconfig(importer, new_client)
-    controllers: list[Runnable] = [
+    return [
         new_registration_controller(client.as_controller("cluster-registration"), clock),
         ImportReconciler(
             importer, clock, connect_cluster, settings.resources_to_sync, status_writer, mode=settings.mode
@@ -104,10 +82,29 @@ def new_sync_controllers(client: Client, clock: Clock, new_client: NewClient, se
         ).controller,
         new_event_controller(client.as_controller("event-recorder"), clock),
     ]
-    controllers += new_syncer_controllers(
-        syncer, clock, new_client, settings.resources_to_sync, status_writer, settings.mode
+
+
+def new_syncer_controllers(
+    client: Client, clock: Clock, new_client: NewClient, settings: SyncSettings
+) -> list[Runnable]:
+    """`client` and `new_client` are as for the importer."""
+    syncer = client.as_controller("syncer")
+    events, hub = SyncerEventRecorder(syncer, clock), HubInformers(syncer, clock)
+    hub_writer = HubWriter(syncer, events.recorder)
+    components = HubComponents(
+        hub,
+        SyncedResourceTracker(syncer, clock, hub, list(settings.resources_to_sync)),
+        FinalizerCleanup(syncer, clock, hub, hub_writer),
+        hub_writer,
     )
-    return controllers
+    status_writer = ClusterStatusWriter(syncer, clock, settings.mode)
+    return [
+        components.resources,
+        components.finalizer_cleanup.controller,
+        AssignmentCheck(syncer, clock, hub, hub_writer).controller,
+        events,
+        SyncerManager(syncer, clock, new_client, components, status_writer, settings.mode),
+    ]
 
 
 def new_pull_controllers(

@@ -12,6 +12,7 @@ from typing import Any
 
 from shoal.client.kubeconfig import KubeconfigError, parse
 from shoal.client.rest import Client
+from shoal.kinds.fleet import infrav1
 from shoal.kinds.workload import workloadcluster
 from shoal.objects.errors import NotFound, ShoalError
 from shoal.sync.resources import SECRETS
@@ -25,9 +26,17 @@ class NoKubeconfig(ShoalError):
     """The workload Cluster has no usable kubeconfig. The message never contains the content of a Secret."""
 
 
+HOSTED_PATH = "shoal.dev/hosted-path"
+"""Key that is added to the parsed kubeconfig of a ManagedCluster: its path at the hub. A worker writes that kubeconfig,
+so the hub itself decides where it connects to.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class KubeconfigText:
     text: str = field(repr=False)
+    hosted_path: str = ""
+    """The path of the ManagedCluster at the hub, if it is the kubeconfig of one."""
 
     @property
     def digest(self) -> str:
@@ -39,6 +48,7 @@ class KubeconfigText:
         except KubeconfigError:
             # The parser's message would contain the text.
             raise NoKubeconfig("the kubeconfig is not valid YAML") from None
+        parsed[HOSTED_PATH] = self.hosted_path
         try:
             return new_client(parsed)
         except KubeconfigError as error:
@@ -93,10 +103,17 @@ async def kubeconfig_of(client: Client, cluster: Object) -> KubeconfigText:
     data = (secret.get("data") or {}).get(key)
     if not data:
         raise NoKubeconfig(f"Secret {namespace}/{name} has no key {key!r}")
+    managed = infrav1.cluster_of_kubeconfig_secret(name)
+    hosted_path = infrav1.managed_cluster_path(namespace, managed) if _is_of_worker(secret, managed) else ""
     try:
-        return KubeconfigText(base64.b64decode(data).decode())
+        return KubeconfigText(base64.b64decode(data).decode(), hosted_path)
     except (binascii.Error, UnicodeDecodeError):
         raise NoKubeconfig(f"key {key!r} of Secret {namespace}/{name} is not text") from None
+
+
+def _is_of_worker(secret: Object, managed: str) -> bool:
+    """Reports whether workers write the Secret."""
+    return secret.get("type") == infrav1.CLUSTER_SECRET and infrav1.is_owned_by_cluster(secret, managed)
 
 
 def _redact(message: str, parsed: Object) -> str:

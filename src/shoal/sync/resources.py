@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shoal.client.rest import GroupVersionResource
+from shoal.kinds.karpenter import karpenter
 from shoal.kinds.workload import apiresource, workloadcluster
 
 CLUSTERS = GroupVersionResource(
@@ -20,3 +21,4 @@ NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
 PODS = GroupVersionResource("", "v1", "pods")
 NAMESPACES = GroupVersionResource("", "v1", "namespaces", namespaced=False)
 SECRETS = GroupVersionResource("", "v1", "secrets")
+NODE_POOLS = GroupVersionResource(karpenter.GROUP, karpenter.VERSION, "nodepools", namespaced=False)

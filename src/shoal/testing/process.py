@@ -10,13 +10,17 @@ from pathlib import Path
 
 from shoal.assemble.server.hub import HubWithWorkers, InProcessWorkers, ShoalServerSettings
 from shoal.assemble.server.process import run_until_stopped, stop_on_stdin_close
+from shoal.objects.egress import LOOPBACK, EgressSettings
 
 
 def main() -> None:
     directory = Path(sys.argv[1])
 
     async def start() -> HubWithWorkers:
-        up = await HubWithWorkers.start(ShoalServerSettings(directory, port=0), InProcessWorkers())
+        # Webhooks of a test run beside it, and whoever tests them is told why they fail.
+        egress = EgressSettings(LOOPBACK, discloses_failures=True)
+        settings = ShoalServerSettings(directory, port=0, egress=egress)
+        up = await HubWithWorkers.start(settings, InProcessWorkers())
         server = up.hub.server
         token = (directory / "admin-token").read_text().strip()
         connection_info = {"url": server.url, "token": token, "authority": server.authority.certificate.decode()}

@@ -128,6 +128,9 @@ def test_what_was_sent_and_answered_where_the_policy_wants_it(cluster: Cluster, 
     assert event["responseObject"]["metadata"]["labels"] == {"a": "b"}
     answer = cluster.get(f"{events}/e", Accept="application/vnd.kubernetes.protobuf")
     assert one(cluster, log, auditID=answer.headers["audit-id"])["responseObject"]["metadata"]["name"] == "e"
+    large = b"[" + b"[]," * 8_000 + b"]"  # not parsed, and recorded all the same
+    answer = cluster.post(events, large, Content_Type="application/yaml")
+    assert one(cluster, log, auditID=answer.headers["audit-id"])["requestObject"] == large.decode()
     answer = cluster.post(events, {**sent, "metadata": {"name": "e%", "namespace": "default"}})
     event = one(cluster, log, auditID=answer.headers["audit-id"])
     assert event["responseObject"]["reason"] == event["responseStatus"]["reason"] == "Invalid"

@@ -6,8 +6,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from shoal.apiserver.authn.authenticator import User
 from shoal.apiserver.authz import Attributes
+from shoal.apiserver.authz.role_rules import RoleRules
 
 Object = dict[str, Any]
 GROUP = "rbac.authorization.k8s.io"
@@ -29,17 +32,24 @@ class RoleTable:
         del self.objects[cluster][kind, namespace, name]
         self.generations[cluster] += 1
 
-    def cluster_role_bindings(self, cluster: str) -> Sequence[Object]:
+    def cluster_role_bindings(self, cluster: str, user: User) -> Sequence[Object]:
         return self._all(cluster, "ClusterRoleBinding", "")
 
-    def role_bindings(self, cluster: str, namespace: str) -> Sequence[Object]:
+    def role_bindings(self, cluster: str, namespace: str, user: User) -> Sequence[Object]:
         return self._all(cluster, "RoleBinding", namespace)
 
-    def cluster_role(self, cluster: str, name: str) -> Object | None:
-        return self.objects[cluster].get(("ClusterRole", "", name))
+    def cluster_role(self, cluster: str, name: str) -> RoleRules | None:
+        return self._role(cluster, ("ClusterRole", "", name))
 
-    def role(self, cluster: str, namespace: str, name: str) -> Object | None:
-        return self.objects[cluster].get(("Role", namespace, name))
+    def role(self, cluster: str, namespace: str, name: str) -> RoleRules | None:
+        return self._role(cluster, ("Role", namespace, name))
+
+    def _role(self, cluster: str, key: tuple[str, str, str]) -> RoleRules | None:
+        found = self.objects[cluster].get(key)
+        return None if found is None else RoleRules(orjson.dumps(found))
+
+    def drop_derived(self, cluster: str) -> None:
+        """Nothing is derived."""
 
     def generation(self, cluster: str) -> int:
         return self.generations[cluster]

@@ -63,6 +63,7 @@ CASES: list[tuple[str, list[dict[str, Any]], Attributes, dict[str, Any], bool]] 
     ("binds a role", [READ_PODS], writing("rolebindings", "ns"), binding("Role", "local"), True),
     ("binds what is not", [], writing("rolebindings", "ns"), binding("Role", "local"), False),
     ("binds everywhere", [], writing("clusterrolebindings"), binding("ClusterRole", "reader"), False),
+    ("binds what validation rejects", [], writing("rolebindings", "ns"), binding("Robot", "local"), True),
     (
         "may bind",
         [rule(GROUP, "clusterroles", "bind", "reader")],

@@ -53,7 +53,8 @@ def remembered(core: Any, cluster: str) -> list[object]:
         clusters._registries,
         clusters._crds._cache,
         authorizer._decision_cache,
-        authorizer._rules_cache,
+        authorizer._roles._indexes,
+        authorizer._roles._roles,
     )
     return [place[cluster] for place in places if cluster in place]
 

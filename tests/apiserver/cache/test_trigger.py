@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +212,7 @@ def test_only_those_concerned_are_asked_and_nothing_is_left_of_them(monkeypatch:
     assert heard == {"w1": [1, 2], "w2": [2, 3, 4], "w3": []}
     assert [change.revision for change in kind.missed_events("root", 1, pin("w1"))] == [2]
     cache_of_all.apply([stored(5, "b", "w9"), stored(6, "c", "w9")])
-    cache_of_all.trim(2)
+    cache_of_all.history.trim(2)
     assert [change.revision for change in kind.missed_events("root", 2, pin("w2"))] == [3, 4]
     assert kind.missed_events("root", 2, pin("w1")) == []
     for worker, each in listeners.items():
@@ -245,11 +246,16 @@ def test_one_that_fails_costs_the_others_nothing(caplog: pytest.LogCaptureFixtur
 )
 def test_an_index_finds_what_a_scan_finds(steps: list[tuple[int, str | None]]) -> None:
     table = ObjectTable()
+    building: Iterator[None] = iter(())
     for number, (key, worker) in enumerate(steps):
         if worker is None:
             table.remove(f"default/o{key}")
         else:
             table.put(entry(f"o{key}", worker, number))
+        for _ in islice(building, 2):
+            pass  # the table is written to while the index is built
+        if number % 40 == 20:
+            building = table.build_index(pin("w1"))
         if number % 40 == 39:
             for wanted in ("w1", "w2", "", "w9"):
                 one = pin(wanted)
@@ -262,9 +268,23 @@ def test_an_index_finds_what_a_scan_finds(steps: list[tuple[int, str | None]]) -
                     each for each in table.select("default", after) if one.value_of(each) == wanted
                 ]
     if len(table.entries) >= MIN_INDEXED_OBJECTS:
-        table.select("", "", pin("w1"))
-        table.select("", "", pin("w1"))
+        for each in (building, table.build_index(pin("w1")), table.build_index(pin("w1"))):
+            for _ in each:
+                pass
         assert len(table.select("", "", pin("w9"))) == 0, "it is not looked for"
+
+
+def test_an_index_that_was_not_completed_is_built_again() -> None:
+    table = ObjectTable()
+    for number in range(MIN_INDEXED_OBJECTS):
+        table.put(entry(f"o{number}", "w1", number))
+    assert list(table.build_index(pin("w1"))) == [], "selected by for the first time"
+    building = table.build_index(pin("w1"))
+    next(building)
+    assert len(table.select("", "", pin("w9"))) == MIN_INDEXED_OBJECTS, "not complete: everything is searched"
+    building.close()
+    assert len(list(table.build_index(pin("w1")))) == MIN_INDEXED_OBJECTS
+    assert table.select("", "", pin("w9")) == []
     table.drop_derived()
     assert table.indexes is None
 

@@ -8,9 +8,10 @@ from tests.serving import Cluster, Server
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/version"])
-def test_anybody_may_ask_how_it_is(cluster: Cluster, path: str) -> None:
-    answer = cluster.request("GET", path, token="")
-    assert answer.status == 200
+def test_anybody_may_ask_how_root_is(server: Server, path: str) -> None:
+    root = Cluster(server, "root")
+    assert root.request("GET", path, token="").status == 200
+    root.close()
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])

@@ -17,6 +17,7 @@ from shoal.apiserver.registry.registry import Registry, Resource
 from shoal.kinds.builtin_schemas import direct_references
 from shoal.objects.errors import NotAcceptable, NotFound
 from shoal.objects.wire import Request, Response
+from tests.steps import result
 
 Object = dict[str, Any]
 GVK = "x-kubernetes-group-version-kind"
@@ -96,7 +97,7 @@ def registry(*definitions: Object, profile: str = "hub") -> Registry:
 def ask(served: Registry, rest: str, api: OpenAPIService | None = None, prefix: str = "", **headers: str) -> Response:
     path, _, query = rest.partition("?")
     request = Request("GET", f"{prefix}/openapi/{path}", headers={k.replace("_", "-"): v for k, v in headers.items()})
-    return (api or OpenAPIService()).handle(served, path, request, dict([query.split("=")]) if query else {})
+    return result((api or OpenAPIService()).handle(served, path, request, dict([query.split("=")]) if query else {}))
 
 
 def read(answer: Response) -> Object:

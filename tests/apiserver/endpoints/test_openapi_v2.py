@@ -11,6 +11,7 @@ import pytest
 from shoal.apiserver.endpoints.openapi.gnostic import MEDIA_TYPE, encode
 from shoal.apiserver.endpoints.openapi.v2_document import build_v2_document
 from tests.serving import Cluster
+from tests.steps import result
 
 Object = dict[str, Any]
 OLD = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
@@ -67,7 +68,7 @@ def test_what_v2_cannot_say() -> None:
         },
     }
     document = {"info": {}, "paths": {}, "components": {"schemas": {"a.Thing": schema}}}
-    assert build_v2_document([document])["definitions"]["a.Thing"] == {
+    assert result(build_v2_document([document]))["definitions"]["a.Thing"] == {
         "type": "object",
         "required": ["sure"],
         "properties": {
@@ -104,7 +105,7 @@ def test_protobuf(widgets: Cluster, swagger: Object, accept: str) -> None:
 
 def test_numbers_and_flags() -> None:
     schema = {"type": "array", "items": {"type": "number", "minimum": 1.5}, "maxItems": 300, "uniqueItems": True}
-    document = _read(encode({"definitions": {"a": schema}}))
+    document = _read(result(encode({"definitions": {"a": schema}})))
     made = _read(_read(_read(document[9][0])[1][0])[2][0])
     assert (made[14], made[16]) == ([300], [1])
     assert _read(_read(made[23][0])[1][0])[9] == [b"\0\0\0\0\0\0\xf8?"]

@@ -10,6 +10,7 @@ import pytest
 from shoal.apiserver.flowcontrol.dispatcher import DispatcherConfig, RequestDispatcher
 from shoal.apiserver.flowcontrol.flowschema import Flow, PriorityLevel
 from shoal.apiserver.flowcontrol.seats import SeatAllocator
+from shoal.apiserver.http.body_budget import BodyBudget, BodyHold
 from shoal.objects.errors import StatusError
 from shoal.objects.wire import Answer, Request, Response, StreamResponse, Upgrade
 
@@ -128,15 +129,33 @@ async def test_a_level_that_rejects_lets_nobody_wait() -> None:
     assert found.status == 429
 
 
-async def test_bodies_that_wait_have_a_limit() -> None:
-    kitchen = RecordingHandler(DispatcherConfig(turn_seconds=-1.0, max_queued_bytes=10))
+async def test_bodies_that_wait_count_as_their_flows() -> None:
+    kitchen, bodies = RecordingHandler(), BodyBudget(4 * 300)
     kitchen.request("first-0")
-    assert not isinstance(kitchen.request("a-0", "POST", b"12345678"), Response)
-    found = kitchen.request("b-0", "POST", b"12345678")
-    assert isinstance(found, Response)
-    assert found.status == 429
-    await run_loop()
-    assert kitchen.dispatcher._queued_bytes == 0
+
+    def post(path: str) -> tuple[Answer | Awaitable[Answer], BodyHold]:
+        hold = bodies.hold(100, 100)
+        return kitchen.dispatcher.handle(Request("POST", path, body=b"x" * 100, hold=hold)), hold
+
+    waiting, hold = post("a-0")
+    assert not isinstance(waiting, Response)
+    refused, _ = post("a-1")
+    assert isinstance(refused, Response)
+    assert refused.status == 429
+    assert bodies.held_bytes == 100
+    hold.release()
+    assert bodies.held_bytes == 0
+
+
+async def test_the_body_of_a_client_that_went_away_does_not_wait() -> None:
+    kitchen = RecordingHandler()
+    kitchen.request("first-0")
+    response = kitchen.request("a-0", "POST", b"x" * 100)
+    assert isinstance(response, asyncio.Future)
+    (item,) = kitchen.dispatcher._writes.items()
+    response.cancel()
+    await asyncio.sleep(0)
+    assert item.request.body == b""
 
 
 async def test_writes_wait_for_a_seat_and_reads_go_past_them() -> None:

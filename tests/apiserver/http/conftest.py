@@ -25,9 +25,12 @@ async def serve(anyio_backend: object) -> AsyncIterator[Serve]:
     sites: list[Site] = []
 
     async def start(
-        handler: Handler | None = None, limits: HTTPLimits | None = None, tls: ssl.SSLContext | None = None
+        handler: Handler | None = None,
+        limits: HTTPLimits | None = None,
+        tls: ssl.SSLContext | None = None,
+        head_handler: Handler | None = None,
     ) -> Site:
-        server = HTTPServer(handler or echo, limits=limits or HTTPLimits())
+        server = HTTPServer(handler or echo, limits=limits or HTTPLimits(), head_handler=head_handler)
         sites.append(Site(server, await server.start("127.0.0.1", 0, tls)))
         return sites[-1]
 

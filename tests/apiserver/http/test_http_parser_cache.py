@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.apiserver.http import HTTPLimits
+from shoal.apiserver.http.body_budget import BodyBudget
 from shoal.apiserver.http.parser import ParsedRequest, RequestParser
 from shoal.objects.errors import StatusError
 from shoal.objects.wire import ClientCertificate
@@ -55,7 +56,11 @@ def outcome(reader: RequestParser) -> tuple[object, ...]:
 
 def parser_pair() -> tuple[RequestParser, RequestParser]:
     limits = HTTPLimits(max_header_bytes=300)
-    return RequestParser(limits, "127.0.0.1", CERTIFICATE), UncachedParser(limits, "127.0.0.1", CERTIFICATE)
+    bodies = BodyBudget(1 << 20)
+    return (
+        RequestParser(limits, "127.0.0.1", CERTIFICATE, bodies),
+        UncachedParser(limits, "127.0.0.1", CERTIFICATE, bodies),
+    )
 
 
 @settings(max_examples=400)

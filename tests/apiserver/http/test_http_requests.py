@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from functools import partial
 
 import pytest
 
 from shoal.apiserver.http import HTTPLimits
+from shoal.apiserver.http.body_budget import BodyBudget
 from shoal.apiserver.http.parser import ParsedRequest, RequestParser
 from shoal.objects.wire import Answer, Request, Response
-from tests.apiserver.http.loopback import GET, Serve, Site, until
+from tests.apiserver.http.loopback import GET, Serve, Site, echo, until
 
 pytestmark = pytest.mark.anyio
 
@@ -106,7 +108,7 @@ async def test_no_continue_for_a_body_that_comes_anyway(serve: Serve) -> None:
 
 
 def test_nothing_is_read_after_a_request_that_closes() -> None:
-    reader = RequestParser(HTTPLimits(), "", None)
+    reader = RequestParser(HTTPLimits(), "", None, BodyBudget(1 << 20))
     reader.feed(HELLO + b"GET /last HTTP/1.0\r\n\r\nnonsense")
     reader.feed(HELLO)
     assert [item.request.path for item in reader.parsed if isinstance(item, ParsedRequest)] == ["/hello", "/last"]
@@ -289,8 +291,64 @@ async def test_slow_handler_outlives_every_timeout(serve: Serve) -> None:
     assert (await (await (await serve(handler, limits)).connect()).get()).body == b"late"
 
 
-async def test_connections_over_the_limit_are_closed(serve: Serve) -> None:
+def identify(request: Request) -> Answer:
+    """A handler that knows the client."""
+    assert request.connection is not None
+    request.connection.identify()
+    return echo(request)
+
+
+async def test_a_client_that_is_not_known_gives_way(serve: Serve) -> None:
     site = await serve(limits=HTTPLimits(max_connections=1))
+    first = await site.connect()
+    assert (await first.get()).status == 200
+    second = await site.connect()
+    assert (await second.get()).status == 200
+    assert await first.rest() == b""
+    assert site.server.unknown.ended_total == 1
+
+
+def are_registered(site: Site, count: int) -> bool:
+    """So many clients that are not known have connected so far."""
+    return site.server.unknown.count + site.server.unknown.ended_total == count
+
+
+async def test_unknown_clients_are_limited_and_known_ones_are_not(serve: Serve) -> None:
+    def handler(request: Request) -> Answer:
+        return identify(request) if request.path == "/known" else echo(request)
+
+    site = await serve(handler, limits=HTTPLimits(max_unknown_connections=4))
+    known = []
+    for _ in range(10):
+        known.append(await site.connect())
+        assert (await known[-1].get(b"/known")).status == 200
+    unknown = []
+    for number in range(1, 11):
+        unknown.append(await site.connect())
+        await until(partial(are_registered, site, number))
+    assert site.server.unknown.count == 3  # of one address: three quarters
+    assert [(await client.get()).status for client in (*known, *unknown[7:])] == [200] * 13
+
+
+async def test_a_request_in_progress_is_not_ended_for_others(serve: Serve) -> None:
+    gate = asyncio.Event()
+
+    async def slow(request: Request) -> Answer:
+        await gate.wait()
+        return Response(200, b"done")
+
+    site = await serve(slow, limits=HTTPLimits(max_unknown_connections=2))
+    busy = await site.connect()
+    busy.send(HELLO)
+    await until(lambda: any(not each.is_waiting for each in site.server._connections))
+    late = await site.connect()
+    assert await late.rest() == b""
+    gate.set()
+    assert (await busy.receive()).body == b"done"
+
+
+async def test_connections_over_the_limit_are_closed(serve: Serve) -> None:
+    site = await serve(identify, limits=HTTPLimits(max_connections=1))
     first = await site.connect()
     assert (await first.get()).status == 200
     second = await site.connect()

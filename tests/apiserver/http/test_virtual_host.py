@@ -46,7 +46,7 @@ def elsewhere(request: Request) -> Answer:
 
 class Site:
     def __init__(self, server: HTTPServer, pki: Path) -> None:
-        self.server, self.host = server, VirtualHost(server, handler, 3)
+        self.server, self.host = server, VirtualHost(server, handler, server.head_handler, 3)
         self._serving = server_tls_context(pki)
         self._tls = ssl.create_default_context(cafile=pki / "ca.crt")
         self.closed = 0

@@ -122,8 +122,19 @@ def test_a_hosted_cluster_is_told_of_itself_alone(server: Server) -> None:
     other.get("/apis/secret-project.example.com/v1/plans")
     text = mine.get("/metrics").body.decode()
     assert 'apiserver_storage_objects{resource="configmaps"} 3\n' in text
-    for word in ("secret-project", "apiserver_request_total", "workqueue", "process_", "rest_client", "shoal_"):
+    for word in (
+        "secret-project",
+        "apiserver_request_total",
+        "workqueue",
+        "process_",
+        "rest_client",
+        "shoal_store",
+        "shoal_watchers",
+    ):
         assert word not in text
+    assert f'shoal_logical_cluster_objects{{cluster="{mine.name}"}} 3\n' in text
+    assert f'cluster="{other.name}"' not in text
+    assert "shoal_" not in re.sub("shoal_logical_cluster_", "", text)
     assert 'resource="configmaps"' not in other.get("/metrics").body.decode()
     mine.close()
     other.close()

@@ -90,8 +90,8 @@ def test_an_interrupted_rotation_is_completed(
     former, write = authority.certificate, ca.write_atomically
     last = {"nothing": "rotation.json"}.get(written, written)
 
-    def write_until(path: Path, content: bytes, mode: int) -> None:
-        write(path, content, mode)
+    def write_until(path: Path, content: bytes) -> None:
+        write(path, content)
         if path.name == last:
             raise KeyboardInterrupt
 

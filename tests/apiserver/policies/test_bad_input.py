@@ -58,7 +58,7 @@ def test_a_value_that_grows(whole: Cluster) -> None:
     register(whole, "grows", Case(patch(f"[JSONPatch{{op: 'add', path: '/data/x', value: {doubled}}}]")), "mutating")
     answer = whole.post(CONFIG_MAPS, config_map("a", {"k": "v" * 10}, labels={"case": "grows"}))
     assert answer.status == 403
-    assert "resulted in error: replace: the result is longer" in answer["message"]
+    assert "resulted in error: operation cancelled: actual cost limit exceeded" in answer["message"]
 
 
 def test_others_are_answered_meanwhile(server: Server) -> None:

@@ -161,7 +161,9 @@ def test_a_restart_keeps_it_all(tmp_path: Path) -> None:
     first = Server(tmp_path / "data")
     cluster = fresh_cluster(first)
     default = cluster.get(f"{SPACES}/default").ok()
+    rules = cluster.get(f"{ROLES}/edit").ok()["rules"]
     cluster.delete(f"{ROLES}/view").ok()
+    cluster.eventually(lambda: cluster.get(f"{ROLES}/edit").ok()["rules"] != rules)  # it aggregates those of view
     changed = cluster.patch(f"{ROLES}/edit", {"metadata": {"labels": {"mine": "yes"}}}).ok()
     cluster.close()
     first.stop()

@@ -135,7 +135,8 @@ def test_others_are_not_told_which_clusters_exist(cluster: Cluster, server: Serv
     assert (answer.status, answer["reason"]) == (401, "Unauthorized")
     answer = nowhere.request("GET", MAPS, token="")
     assert (answer.status, answer["reason"]) == (403, "Forbidden")
-    assert answer["message"] == 'forbidden: User "system:anonymous" cannot enter the logical cluster "nowhere"'
+    said = 'User "system:anonymous" cannot list resource "configmaps" in API group "" in the namespace "default"'
+    assert answer["message"] == f"configmaps is forbidden: {said}"
     for client in (root, nowhere):
         client.close()
 

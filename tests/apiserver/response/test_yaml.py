@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.apiserver.response.serializer import dump_yaml
+from shoal.apiserver.response.yaml_encoder import YAMLEncoder, dump_yaml
 from shoal.objects import strictyaml
 from shoal.objects.errors import BadRequest
 from tests.serving import WIDGETS, Answer, Cluster, config_map, widget
@@ -95,3 +95,11 @@ def test_what_is_no_yaml(text: bytes, said: str) -> None:
     with pytest.raises(BadRequest) as caught:
         strictyaml.loads(text)
     assert caught.value.message == said
+
+
+@pytest.mark.parametrize(
+    "value", [[{}] * 10_000, [[]] * 10_000, {str(key): {} for key in range(10_000)}, ["a"] * 10_000]
+)
+def test_no_step_is_long_whatever_the_values_are(value: object) -> None:
+    """Empty mappings and sequences have no scalars in them."""
+    assert sum(1 for _ in YAMLEncoder().steps(value)) > 100

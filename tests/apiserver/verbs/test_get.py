@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 
+import pytest
+
 from tests.serving import WIDGETS, Cluster, config_map, widget
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -135,3 +137,17 @@ def test_head_gives_no_body(cluster: Cluster) -> None:
     cluster.post(MAPS, config_map("a")).ok()
     answer = cluster.request("HEAD", f"{MAPS}/a")
     assert (answer.status, answer.body) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    ("path", "plural"),
+    [
+        ("/api/v1/namespaces/default/pods", "pods"),
+        ("/api/v1/namespaces/default/pods/a/log", "pods"),
+        ("/api/v1/nodes", "nodes"),
+    ],
+)
+def test_a_hub_says_where_pods_and_nodes_are(cluster: Cluster, path: str, plural: str) -> None:
+    answer = cluster.get(path)
+    assert answer.status == 404
+    assert str(answer["message"]).startswith(f"a hub has no {plural}: they are in its workload Clusters. kubectl with")

@@ -32,7 +32,7 @@ def compact(server: Server) -> int:
     async def work() -> int:
         core = server.shoal.server.core
         until = core.cache.revision
-        core.cache.trim(until)
+        core.cache.history.trim(until)
         await core.store.compact(until)
         return until
 

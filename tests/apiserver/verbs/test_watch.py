@@ -92,7 +92,7 @@ def test_a_forgotten_revision_ends_in_an_error_event(cluster: Cluster, server: S
 
     async def trim() -> None:
         core = server.shoal.server.core
-        core.cache.trim(core.cache.revision)
+        core.cache.history.trim(core.cache.revision)
 
     server.call(trim())
     with cluster.watch(f"{MAPS}?resourceVersion={revision(made)}") as watch:
@@ -109,7 +109,7 @@ def test_the_newest_revision_is_never_forgotten(cluster: Cluster, server: Server
 
     async def trim() -> None:
         core = server.shoal.server.core
-        core.cache.trim(core.cache.revision)
+        core.cache.history.trim(core.cache.revision)
 
     server.call(trim())
     with cluster.watch(f"{MAPS}?resourceVersion={revision(made)}") as watch:
@@ -190,7 +190,9 @@ def test_a_bookmark_comes_with_the_end_when_asked_for(cluster: Cluster) -> None:
     made = cluster.post(MAPS, config_map("a")).ok()
     with cluster.watch(f"{MAPS}?timeoutSeconds=1&allowWatchBookmarks=true") as watch:
         events = list(watch)
-    assert [event["type"] for event in events] == ["ADDED", "BOOKMARK"]
+    types = [event["type"] for event in events]
+    assert types[:2] == ["ADDED", "BOOKMARK"]
+    assert set(types[2:]) <= {"BOOKMARK"}, "a busy server takes longer than a second, and marks more"
     mark = events[1]["object"]
     assert (mark["kind"], mark["apiVersion"]) == ("ConfigMap", "v1")
     assert int(revision(mark)) >= int(revision(made))
@@ -198,7 +200,7 @@ def test_a_bookmark_comes_with_the_end_when_asked_for(cluster: Cluster) -> None:
     path = f"{MAPS}?timeoutSeconds=1&allowWatchBookmarks=true&resourceVersion={revision(made)}"
     with cluster.watch(path) as watch:
         marks = [event["object"]["metadata"] for event in watch]
-    assert [set(mark) for mark in marks] == [{"resourceVersion"}]
+    assert {frozenset(mark) for mark in marks} == {frozenset({"resourceVersion"})}
 
 
 def test_a_streamed_list_ends_with_the_annotated_bookmark(cluster: Cluster) -> None:

@@ -60,6 +60,7 @@ def essence(obj: Object) -> Object:
     own = ("uid", "creationTimestamp", "resourceVersion", "managedFields", "labels")
     found = {key: value for key, value in obj.items() if key != "metadata"}
     found["metadata"] = {key: value for key, value in obj["metadata"].items() if key not in own}
+    (found.get("status") or {}).pop("lastPhaseTransitionTime", None)
     for condition in (found.get("status") or {}).get("conditions") or ():
         condition.pop("lastTransitionTime", None)
     return found

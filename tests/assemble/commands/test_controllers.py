@@ -16,18 +16,19 @@ from click.testing import CliRunner
 from shoal.assemble.commands import controllers as module
 from shoal.assemble.commands.controllers import (
     ControllersConfig,
-    ControllersEmbedded,
     ControllersProcess,
-    HostingServer,
-    HubOnlyController,
+    HubOnlyLoop,
+    LoopsInside,
     NotServed,
     NotShoalServer,
 )
+from shoal.assemble.server.loops import HostingServer
 from shoal.capi.informers import CLUSTERS, MACHINES, SECRETS
 from shoal.capi.providers.embedded.informers import LOGICAL_CLUSTERS, NODES
 from shoal.cli.main import shoal
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.fleet.resources import MANAGED_CLUSTERS
+from shoal.kinds.rbac.loop_accounts import LOOPS
 from shoal.kinds.shoal_crds import crd_manifests
 from shoal.objects.errors import NotFound
 from shoal.runtime.leader_election import LEASES
@@ -227,9 +228,9 @@ async def test_what_cannot_run_is_named(tmp_path: Path) -> None:
         client = await foreign_cluster(given, defined=False)
         with pytest.raises(NotServed, match=r"^the server does not serve clusters\.cluster\.x-k8s\.io/v1beta2$"):
             await ControllersProcess.start(client, CAPI)
-        with pytest.raises(HubOnlyController, match="splitter runs inside a Shoal hub only"):
+        with pytest.raises(HubOnlyLoop, match="splitter runs at a Shoal hub only"):
             await ControllersProcess.start(client, ControllersConfig(("splitter",)))
-        with pytest.raises(ControllersEmbedded, match="this Shoal server runs capi itself"):
+        with pytest.raises(LoopsInside, match="this Shoal server runs capi itself"):
             await ControllersProcess.start(hosting(given).client, CAPI)
         with pytest.raises(NotShoalServer, match="is not the root of a Shoal server"):
             await ControllersProcess.start(client, CAPI, HostingServer(client, "https://k", ""))
@@ -238,14 +239,8 @@ async def test_what_cannot_run_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--loops", "capi,foo"], "foo: choose from capi, kind, importer, fleet, syncer, splitter"),
-        (["--loops", ","], "none: choose from capi, kind, importer, fleet, syncer, splitter"),
-        (["--loops", "syncer"], "syncer requires importer"),
-        (
-            ["--loops", "importer,syncer", "--sync-mode", "pull"],
-            "--sync-mode pull excludes the syncer controller: shoal syncer runs in each cluster",
-        ),
-        (["--loops", "importer", "--sync-mode", "push"], "--sync-mode push does not match --loops importer"),
+        (["--loops", "capi,foo"], f"foo: choose from {', '.join(LOOPS)}"),
+        (["--loops", ","], f"none: choose from {', '.join(LOOPS)}"),
         (["--health-address", "here"], "here: give an address and a port, such as 127.0.0.1:8081"),
     ],
 )

@@ -380,3 +380,18 @@ async def test_a_connection_that_nobody_takes_is_closed(caplog: pytest.LogCaptur
     listener.close()
     said = [each.message for each in caplog.records if each.name == "shoal.fleet"]
     assert said == [f'port {port} of a cluster: worker "w1" is not connected']
+
+
+async def test_a_connection_that_arrives_while_the_port_closes_is_closed() -> None:
+    """The task that hands it over is cancelled before it begins."""
+    budget, taken, port = ConnectionBudget(3), Taken(), free_port()
+    listener = PortListener("127.0.0.1", port, taken.get_handler, budget, 2)
+    listener.start()
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        listener._accept()
+        assert listener.open_connections == 1
+        listener.close()
+        await until(lambda: listener.open_connections == 0)
+        assert (taken.sockets, budget.open_connections) == ([], 0)
+        client.setblocking(False)
+        assert client.recv(1) == b""

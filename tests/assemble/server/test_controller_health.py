@@ -51,6 +51,26 @@ async def test_an_account_without_a_rule_is_refused_and_the_condition_says_so(tm
         await given.eventually(is_healthy)
 
 
-async def _has_account(given: World, client: Client) -> bool:
+async def test_a_cluster_that_removes_the_rights_of_its_own_controllers_is_no_failure_of_the_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="shoal.runtime")
+    async with world(tmp_path) as given:
+        client = await given.cluster("east")
+        for name in ROLES:
+            await client.update(CLUSTER_ROLES, {**await client.get(CLUSTER_ROLES, name), "rules": []})
+        await client.create(NAMESPACES, {"metadata": {"name": "team"}})
+
+        async def is_refused() -> bool:
+            return "cannot get resource" in caplog.text
+
+        await given.eventually(is_refused)
+        # The condition follows a report at once.
+        await given.client.create(NAMESPACES, {"metadata": {"name": "later"}})
+        await given.eventually(lambda: _has_account(given, given.client, "later"))
+        assert await condition(given.client) is None
+
+
+async def _has_account(given: World, client: Client, namespace: str = "team") -> bool:
     given.clock.step(60)
-    return not await given.is_gone(client, SERVICE_ACCOUNTS, "default", "team")
+    return not await given.is_gone(client, SERVICE_ACCOUNTS, "default", namespace)

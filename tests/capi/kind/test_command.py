@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import stat
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+import uvloop
 
+from shoal.capi.providers.kind import private_directory
 from shoal.capi.providers.kind.command import KindCommand
 from shoal.capi.providers.kind.errors import KindError
 from tests.capi.kind.fake_kind import Standin
@@ -62,7 +67,7 @@ async def test_a_line_without_end_and_bytes_that_are_no_text(standin: Standin) -
 async def test_a_process_that_is_not_wanted_ends_with_its_children(
     standin: Standin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal.capi.providers.kind.command.TERMINATE_SECONDS", 0.1)
+    monkeypatch.setattr("shoal.capi.providers.kind.process.TERMINATE_SECONDS", 0.1)
     up = asyncio.Event()
     command = scripted(standin, f"trap '' TERM; sleep 1000.{os.getpid()} & echo up >&2; wait; wait")
     task = asyncio.create_task(command.create("a", {}, lambda line: up.set()))
@@ -127,3 +132,106 @@ async def test_a_kind_that_cannot_be_run(standin: Standin) -> None:
     with pytest.raises(KindError) as raised:
         await KindCommand(environment=standin.environment).clusters()
     assert "Exec format error" in raised.value.message
+
+
+def test_a_kind_that_has_ended_before_it_is_looked_at(standin: Standin) -> None:
+    """On the event loop of servers, where what was sent to such a process was another error than a broken pipe."""
+
+    async def all_answer() -> None:
+        command = scripted(standin, "exit 0")
+        busy = asyncio.create_task(_keep_busy())
+        config = {"kubeadmConfigPatches": ["x" * 300_000]}
+        await asyncio.gather(
+            *(command.clusters() for _ in range(10)), *(command.create(f"c{i}", config, print) for i in range(10))
+        )
+        busy.cancel()
+
+    uvloop.run(all_answer())
+
+
+async def _keep_busy() -> None:
+    while True:
+        sum(range(100_000))
+        await asyncio.sleep(0)
+
+
+async def test_of_two_processes_that_want_one_name_the_second_is_told(standin: Standin) -> None:
+    up, goes_on = asyncio.Event(), standin.state / "goes-on"
+    first = scripted(standin, f"echo up >&2; while [ ! -e {goes_on} ]; do sleep 0.01; done")
+    second = KindCommand(environment=first._environment)
+    task = asyncio.create_task(first.create("a", {}, lambda line: up.set()))
+    await up.wait()
+    for call in (second.create("a", {}, print), second.delete("a", print)):
+        with pytest.raises(KindError) as raised:
+            await call
+        assert (raised.value.reason, raised.value.message) == (
+            "NameBusy",
+            "another process on this machine is creating or deleting the kind cluster a",
+        )
+    elsewhere = KindCommand(environment={**first._environment, "DOCKER_HOST": "tcp://another:1"})
+    goes_on.touch()
+    await elsewhere.delete("a", print)
+    await task
+    await second.delete("a", print)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the environment of processes")
+async def test_what_a_killed_shoal_left_is_ended_and_removed(standin: Standin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that kind has called goes on, and could still create a container; the kubeconfig is a credential."""
+    directory = standin.state / "tmp"
+    directory.mkdir()
+    scripted(standin, f"sleep 3000.{os.getpid()} & echo secret > $KUBECONFIG; echo up >&2; wait")
+    program = (
+        "import asyncio, sys; from shoal.capi.providers.kind.command import KindCommand;"
+        "asyncio.run(KindCommand(sys.argv[1]).create('a', {}, lambda line: print(line, flush=True)))"
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program, str(standin.program)),
+        env={**os.environ, "PATH": f"{standin.path}:{os.environ['PATH']}", "TMPDIR": str(directory)},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"up\n"
+    monkeypatch.setattr(tempfile, "tempdir", str(directory))
+    monkeypatch.setattr(private_directory, "MEMORY", directory)
+    (running,) = directory.iterdir()
+    assert private_directory.end_orphans() == []
+    assert (running / "kubeconfig").read_text() == "secret\n"
+    process.kill()
+    await process.wait()
+    for _ in range(3000):
+        if private_directory.end_orphans() == [running]:
+            break
+        await asyncio.sleep(0.01)
+    assert list(directory.iterdir()) == []
+    for _ in range(3000):
+        if not any(f"3000.{os.getpid()}".encode() in command for command in commands_running()):
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("what kind has called goes on")
+
+
+async def test_a_full_disk_is_reported_and_clusters_can_be_deleted(
+    standin: Standin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mkdtemp: Any = tempfile.mkdtemp
+
+    def full(*args: Any, **options: Any) -> str:
+        if "dir" not in options:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/shoal-kind-x")
+        return str(mkdtemp(*args, **options))
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    memory = tmp_path / "memory"
+    monkeypatch.setattr(private_directory, "MEMORY", memory)
+    command = scripted(standin, "exit 0")
+    with pytest.raises(KindError) as raised:
+        await command.create("a", {}, print)
+    assert raised.value.reason == "NoSpaceLeft"
+    assert raised.value.message == (
+        "a disk is full, make room on it: kind create cluster: [Errno 28] No space left on device: '/tmp/shoal-kind-x'"
+    )
+    assert await command.clusters() == frozenset()
+    memory.mkdir()
+    await command.delete("a", print)
+    assert list(memory.iterdir()) == []

@@ -18,7 +18,7 @@ from shoal.capi.providers.kind.controller import owner_uid_of
 from shoal.client.rest import GroupVersionResource
 from shoal.kinds.clusterapi import capi, kindcluster
 from tests.capi.crashable_server import Cut
-from tests.capi.kind.kind_environment import Place, kind_cluster
+from tests.capi.kind.kind_environment import Place, condition, kind_cluster
 from tests.controlplane.world import CLUSTERS as LOGICAL_CLUSTERS
 
 Object = dict[str, Any]
@@ -55,9 +55,14 @@ async def _settled(place: Place) -> None:
         if await place.world.is_gone(place.client, _KINDS, "a", "default"):
             return True
         obj = await place.get("a")
-        return "deletionTimestamp" not in obj["metadata"] and bool((obj.get("status") or {}).get("ready"))
+        return "deletionTimestamp" not in obj["metadata"] and is_complete(obj)
 
     await place.eventually(look)
+
+
+def is_complete(obj: Object) -> bool:
+    """Ready, with its images."""
+    return (condition(obj).get("status"), condition(obj, "ImagesLoaded").get("status")) == ("True", "True")
 
 
 _KINDS = GroupVersionResource(kindcluster.GROUP, kindcluster.VERSION, kindcluster.PLURAL)
@@ -73,15 +78,20 @@ async def owned(place: Place) -> Object:
         "spec": {"infrastructureRef": reference},
     }
     made = await place.client.create(CLUSTERS, cluster, "default")
-    obj = kind_cluster("a")
+    place.standin.image("app:1", "sha256:1")
+    obj = kind_cluster("a", images=["app:1"])
     owner = capi.owner_reference(made, capi.API_VERSION, capi.CLUSTER, controller=False)
     obj["metadata"]["ownerReferences"] = [owner]
     return await place.create(obj)
 
 
 async def whole(place: Place) -> None:
-    await place.ready("a")
+    async def look() -> bool:
+        return is_complete(await place.get("a"))
+
+    await place.eventually(look)
     assert place.standin.clusters() == ["a"]
+    assert set(place.standin.loaded("a")) == {"app:1=sha256:1"}
     text = place.standin.kubeconfig("a")
     assert await place.holds("a-config", "config", text)
     assert await place.holds("c-kubeconfig", "value", text)
@@ -121,8 +131,8 @@ async def test_cut_at_every_write(still: Place, made: bool) -> None:
     writes = 0
     while await life(still, writes, made):
         writes += 1
-    # finalizer, claim, progress, created, two Secrets, endpoint, ready
-    assert writes >= 8
+    # finalizer, claim, progress, created, two Secrets, endpoint, ready, images
+    assert writes >= 9
 
 
 @pytest.mark.parametrize("writes", [2, 5])
@@ -146,7 +156,7 @@ async def test_interrupted_while_kind_works(still: Place) -> None:
     still.start()
     await whole(still)
     history = [entry["reason"] for entry in (await still.get("a"))["status"]["history"]]
-    assert history == ["Interrupted", "Created", "Ready"]
+    assert history == ["Interrupted", "Created", "Ready", "ImagesLoaded"]
     assert still.standin.calls("create") == ["create cluster a"] * 2
 
 

@@ -19,13 +19,16 @@ from shoal.capi.providers.kind.steps import (
     CancelJob,
     CreateCluster,
     DeleteCluster,
+    EngineImages,
     FetchedKubeconfig,
     FetchKubeconfig,
+    InspectImages,
     JobState,
     KindClusterList,
     KindClusterSnapshot,
     KindStep,
     ListClusters,
+    LoadImages,
     OwnerMarker,
     PatchObject,
     ReadOwner,
@@ -134,6 +137,55 @@ def test_what_is_said(seen: KindClusterSnapshot, reason: str, claim: str | None)
     assert again != found
 
 
+def complete(claim: Object, **spec: Any) -> KindClusterSnapshot:
+    """Everything but its images is done."""
+    obj = an_object(claim, controlPlaneEndpoint={"host": "127.0.0.1", "port": 6443}, **spec)
+    seen = snapshot(obj, "a", kubeconfig=BY_KIND)
+    for _ in range(3):
+        step = decide(seen)
+        if isinstance(step, WriteSecret):
+            seen = replace(seen, secrets=(step.secret,))
+        elif isinstance(step, WriteStatus):
+            seen = replace(seen, obj=step.obj)
+    return seen
+
+
+def test_images_are_loaded_when_all_else_is_done() -> None:
+    seen = complete(CREATED, images=["app:1", "app:1", "db:2"])
+    assert decide(seen) == InspectImages(("app:1", "db:2"))
+    engine = EngineImages({"app:1": "i1"}, None)
+    assert decide(replace(seen, engine_images=engine)) == LoadImages("a", {"app:1": "i1"})
+    stale = replace(seen, engine_images=engine, kubeconfig=replace(BY_KIND, fresh=False))
+    assert decide(stale) == FetchKubeconfig("a")
+    done = JobState("LoadImages", True, None, "", images=dict(engine.ids))
+    step = decide(replace(seen, job=done))
+    assert isinstance(step, WriteStatus)
+    assert step.forgets_job
+    assert (claim_of(step.obj) or {})["images"] == [{"name": "app:1", "id": "i1"}]
+    step = decide(replace(seen, obj=step.obj, engine_images=engine))
+    assert isinstance(step, WriteStatus)
+    assert condition(step.obj, "ImagesLoaded")["message"] == (
+        "missing in the container engine: db:2; loaded into all nodes: app:1"
+    )
+    assert decide(replace(seen, obj=step.obj, engine_images=engine)) == WaitForChange()
+    assert decide(complete(CREATED)) == WaitForChange()
+
+
+def test_a_load_that_failed_waits_its_time_whatever_else_is_written() -> None:
+    seen = complete(CREATED, images=["app:1"])
+    failed = JobState("LoadImages", True, KindError("CommandFailed", "broken"), "", images={"app:1": "i1"})
+    step = decide(replace(seen, job=failed))
+    assert isinstance(step, WriteStatus)
+    engine = EngineImages({"app:1": "i1"}, None)
+    again = replace(seen, obj=step.obj, engine_images=engine)
+    assert decide(again) == WaitForChange(10)
+    changed = {**step.obj, "status": {**step.obj["status"], "phase": "Unknown"}}
+    step = decide(replace(again, obj=changed))
+    assert isinstance(step, WriteStatus)
+    assert step.obj["status"]["retry"]["action"] == "LoadImages"
+    assert decide(replace(again, obj=step.obj)) == WaitForChange(10)
+
+
 def test_a_cluster_on_another_machine_is_not_gone() -> None:
     for deleting in (False, True):
         seen = snapshot(an_object({**CREATED, "machine": "there"}, deleting=deleting), host_id="here")
@@ -181,22 +233,30 @@ def test_what_kind_says_becomes_a_reason() -> None:
         'ERROR: failed to create cluster: command "docker run" failed with error: exit status 125',
         "Command Output: Cannot connect to the Docker daemon at unix:///var/run/docker.sock.",
     ]
-    assert command_error("create cluster", said).reason == "EngineUnavailable"
+    assert command_error("kind create cluster", said).reason == "EngineUnavailable"
     said = ['ERROR: failed to create cluster: node(s) already exist for a cluster with the name "a"']
-    assert command_error("create cluster", said).reason == "AlreadyExists"
-    assert command_error("get clusters", []).message == "kind get clusters: no output"
-    assert len(command_error("create cluster", ["ERROR: " + "x" * 5000, "y" * 5000]).message) == 1000
+    assert command_error("kind create cluster", said).reason == "AlreadyExists"
+    assert command_error("kind get clusters", []).message == "kind get clusters: no output"
+    assert len(command_error("kind create cluster", ["ERROR: " + "x" * 5000, "y" * 5000]).message) == 1000
 
 
 claims = st.sampled_from([None, CREATING, REMOVING, {**REMOVING, "id": "1"}, CREATED, {"state": "Created"}])
 works = st.sampled_from(
-    [None, *(JobState(a, d, p, "") for a in ("Create", "Delete") for d in (True, False) for p in (None, DOWN))]
+    [
+        None,
+        *(
+            JobState(action, done, error, "", images={"app:1": "2"})
+            for action in ("Create", "Delete", "LoadImages")
+            for done in (True, False)
+            for error in (None, DOWN)
+        ),
+    ]
 )
 snapshots = st.builds(
     lambda claim, deleting, spec, **fields: snapshot(an_object(claim, deleting=deleting, **spec), **fields),
     claims,
     st.booleans(),
-    st.sampled_from([{}, {"replacePolicy": "Replace"}, {"nodes": [{"role": "worker"}]}]),
+    st.sampled_from([{}, {"replacePolicy": "Replace"}, {"nodes": [{"role": "worker"}]}, {"images": ["app:1"]}]),
     holder=st.sampled_from(["", "default/b"]),
     listing=st.none()
     | st.builds(
@@ -206,6 +266,9 @@ snapshots = st.builds(
     kubeconfig=st.none() | st.sampled_from([BY_KIND, ANOTHER, BROKEN, replace(BY_KIND, fresh=False)]),
     owner_marker=st.none()
     | st.sampled_from([OwnerMarker(None), OwnerMarker(""), OwnerMarker("u"), OwnerMarker("other")]),
+    engine_images=st.sampled_from(
+        [None, EngineImages({}, None), EngineImages({"app:1": "2"}, None), EngineImages({}, DOWN)]
+    ),
 )
 
 
@@ -225,6 +288,13 @@ def test_nothing_is_done_on_what_is_not_known(seen: KindClusterSnapshot) -> None
         assert there
         assert seen.kubeconfig is not ANOTHER or not claim.get("id")
         assert claim.get("id") or seen.owner_marker in (OwnerMarker(None), OwnerMarker("u"))
+    if isinstance(step, LoadImages):
+        assert claim is not None
+        assert claim["state"] == "Created"
+        assert there
+        assert seen.job is None
+        assert seen.kubeconfig is BY_KIND
+        assert "deletionTimestamp" not in seen.obj["metadata"]
     if isinstance(step, WriteStatus) and claim is not None and claim_of(step.obj) is None:
         assert known or (seen.job is not None and seen.job.error is not None) or seen.kubeconfig is ANOTHER
     if isinstance(step, PatchObject) and kindcluster.FINALIZER not in step.body["metadata"].get("finalizers", ["x"]):

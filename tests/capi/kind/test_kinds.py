@@ -57,6 +57,8 @@ def test_the_samples_apply(root: Cluster, sample: str, version: str) -> None:
         ({"clusterName": "-a"}, "spec.clusterName: Invalid value"),
         ({"clusterName": "a", "kubernetesVersion": "1.13"}, 'spec.kubernetesVersion: Unsupported value: "1.13"'),
         ({"clusterName": "a", "nodes": [{"role": "boss"}]}, 'spec.nodes[0].role: Unsupported value: "boss"'),
+        ({"clusterName": "a", "images": ["--all"]}, "spec.images[0]: Invalid value"),
+        ({"clusterName": "a", "images": ["two words"]}, "spec.images[0]: Invalid value"),
     ],
 )
 def test_invalid_ones_are_refused_at_admission(root: Cluster, spec: Object | None, message: str) -> None:
@@ -117,6 +119,57 @@ def test_the_config_of_a_spec() -> None:
         ({"config": {"nodes": ["x"]}}, "spec.config.nodes has to be a list of objects"),
         ({"nodes": [{"role": "worker"}]}, "no node has the role control-plane"),
         ({"config": {"nodes": [{}]}, "networking": {"ipFamily": "ipv4"}}, ""),
+        (
+            {"config": {"containerdConfigPatches": ['[plugins."x".registry]\nconfig_path = "/etc/certs.d"']}},
+            "",
+        ),
+        (
+            {"config": {"containerdConfigPatches": ["[x]", "config_path /etc"]}},
+            (
+                "spec.config.containerdConfigPatches[1] is not TOML: Expected '=' after a key in a key/value pair "
+                "(at line 1, column 13)"
+            ),
+        ),
+        (
+            {"config": {"containerdConfigPatches": ["x = " + "[" * 50_000]}},
+            "spec.config.containerdConfigPatches[0] is not TOML: it is nested too deeply",
+        ),
+        (
+            {"config": {"containerdConfigPatches": ["x" * 70_000]}},
+            "spec.config.containerdConfigPatches[0] has more than 65536 characters",
+        ),
+        (
+            {"config": {"containerdConfigPatches": "[x]"}},
+            "spec.config.containerdConfigPatches has to be a list of strings",
+        ),
+        (
+            {"nodes": [{"role": "control-plane", "extraMounts": [{"hostPath": "data", "containerPath": "/data"}]}]},
+            "spec.nodes[0].extraMounts[0].hostPath has to be an absolute path, not 'data'",
+        ),
+        (
+            {"config": {"nodes": [{"extraMounts": [{"hostPath": "/data"}]}]}},
+            "spec.config.nodes[0].extraMounts[0].containerPath has to be an absolute path, not None",
+        ),
+        (
+            {"config": {"nodes": [{"extraMounts": [{"hostPath": "/a:b", "containerPath": "/data"}]}]}},
+            "spec.config.nodes[0].extraMounts[0].hostPath must not contain a colon: '/a:b'",
+        ),
+        (
+            {"config": {"nodes": [{"extraMounts": [{"hostPath": "/a", "containerPath": "/data"}] * 2}]}},
+            "spec.config.nodes[0].extraMounts[1].containerPath '/data' is mounted twice in this node",
+        ),
+        (
+            {
+                "config": {
+                    "nodes": [{"extraMounts": [{"hostPath": "/a", "containerPath": "/b", "propagation": "Both"}]}]
+                }
+            },
+            "spec.config.nodes[0].extraMounts[0].propagation has to be one of None, HostToContainer, Bidirectional",
+        ),
+        (
+            {"config": {"nodes": [{"extraMounts": "/data"}]}},
+            "spec.config.nodes[0].extraMounts has to be a list of objects",
+        ),
     ],
 )
 def test_what_no_config_can_be_made_of(spec: Object, message: str) -> None:
@@ -127,5 +180,13 @@ def test_what_differs_is_named() -> None:
     made = kindcluster.immutable_fields(an_object())
     assert kindcluster.drift_message(an_object(replacePolicy="Replace"), made) == ""
     assert kindcluster.drift_message(an_object(image="x"), made) == "image is 'x', the cluster was created with 'none'"
+    workers = an_object(nodes=[{"role": "control-plane"}, {"role": "worker", "count": 2}])
+    message = "nodes are 1 control-plane, 2 worker, the cluster was created with 1 control-plane"
+    assert kindcluster.drift_message(workers, made) == message
+    # One that was created before the nodes were recorded.
+    old = {key: value for key, value in made.items() if key != "nodes"}
+    assert kindcluster.drift_message(an_object(), old) == ""
+    assert "nodes, networking or config differ" in kindcluster.drift_message(workers, old)
+    assert "nodes, networking or config differ" in kindcluster.drift_message(an_object(config={"nodes": "x"}), made)
     changed = kindcluster.drift_message(an_object(networking={"ipFamily": "dual"}), made)
     assert changed == "nodes, networking or config differ from those the cluster was created with"

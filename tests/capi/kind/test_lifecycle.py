@@ -9,6 +9,7 @@ import pytest
 
 from shoal.capi.informers import SECRETS
 from shoal.kinds.clusterapi import kindcluster
+from shoal.runtime.event_recorder import EVENTS
 from tests.capi.kind.kind_environment import Place, condition, kind_cluster
 
 Object = dict[str, Any]
@@ -47,6 +48,15 @@ async def test_a_cluster_is_made_and_deleted(place: Place) -> None:
     await place.gone("test1")
     assert await place.secret("test1-config") is None
     assert place.standin.clusters() == []
+
+    async def all_told() -> bool:
+        events, _ = await place.client.list_all(EVENTS, "default")
+        told = [(each["type"], each["reason"]) for each in events if each["involvedObject"]["name"] == "test1"]
+        return sorted(told) == [
+            ("Normal", reason) for reason in ("Created", "Creating", "Deleted", "Deleting", "Ready")
+        ]
+
+    await place.eventually(all_told)
 
 
 async def test_nothing_is_called_without_a_kind_cluster(place: Place) -> None:
@@ -200,6 +210,50 @@ async def test_an_engine_that_is_down_is_no_lost_cluster(place: Place) -> None:
     await place.step(60)
     await place.ready("a")
     assert len(place.standin.calls("create")) == 1
+
+
+async def test_an_engine_that_is_killed_halfway_through_a_creation(place: Place) -> None:
+    place.standin.write("hold-step-5")
+    await place.create(kind_cluster("a"))
+    await place.says("a", "InProgress", "CNIInstalled")
+    place.standin.write("down")
+    place.standin.unlink("hold-step-5")
+    obj = await place.says("a", "EngineUnavailable")
+    assert obj["status"]["failureMessage"].startswith("Cluster cannot be created: the container engine does not answer")
+    assert obj["status"]["cluster"]["state"] == "Removing"
+    assert condition(obj, "CNIInstalled")["reason"] == "Failed"
+    for _ in range(3):
+        await place.step(60)
+    assert place.standin.clusters() == ["a"]
+    place.standin.unlink("down")
+    await place.step(60)
+    await place.ready("a")
+    assert place.standin.is_complete("a")
+    assert place.standin.calls("create") == ["create cluster a"] * 2
+    assert place.standin.calls("delete") == ["delete cluster a"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "docker: Error response from daemon: mkdir /var/lib/docker/overlay2/x: no space left on device.",
+        "failed to write kubeconfig: write /tmp/shoal-kind-x/kubeconfig: disk quota exceeded\nCommand Output: exit 1",
+    ],
+)
+async def test_a_disk_that_is_full_is_told_and_creations_are_tried_again(place: Place, text: str) -> None:
+    place.standin.write("fail-create", text)
+    place.standin.write("fail-leaves")
+    await place.create(kind_cluster("a"))
+    obj = await place.says("a", "NoSpaceLeft")
+    assert obj["status"]["failureMessage"].startswith(
+        "Cluster cannot be created: a disk is full, make room on it: kind create cluster: failed to create cluster: "
+    )
+    assert [entry["reason"] for entry in obj["status"]["history"]] == ["NoSpaceLeft"]
+    await place.until(lambda: place.standin.clusters() == [])
+    place.standin.unlink("fail-create")
+    await place.step(10)
+    await place.ready("a")
+    assert place.standin.clusters() == ["a"]
 
 
 async def test_secrets_that_are_lost_or_changed_come_back(place: Place) -> None:

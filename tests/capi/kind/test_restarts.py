@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -100,6 +100,12 @@ class Slow(KindRunner):
 
     async def kubeconfig(self, name: str) -> str:
         raise ValueError("a cluster that was created stays")
+
+    async def image_ids(self, images: Sequence[str]) -> dict[str, str]:
+        return {}
+
+    async def load_images(self, name: str, images: Sequence[str], progress: Callable[[str], None]) -> None:
+        return
 
 
 async def idle() -> None:

@@ -179,6 +179,28 @@ async def test_a_job_that_vanishes_is_not_active_any_more(here: CronJobWorld) ->
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("policy", ["Allow", "Replace"])
+async def test_active_references_that_name_no_job_are_removed(here: CronJobWorld, policy: str) -> None:
+    """Clients with access to the status write what they like."""
+    await here.create(cron_job(run_for="1h", concurrencyPolicy=policy))
+    await here.step(45)
+    (job,) = (await here.has(1)).values()
+    active: list[Object] = [{}, {"kind": "Job"}, {"name": "x" * 1000}, {"uid": job["metadata"]["uid"]}]
+    await here.client.merge_patch(CRON_JOBS, "cj", {"status": {"active": active}}, "default", "status")
+
+    async def is_cleaned() -> bool:
+        return "active" not in (await here.cron_job())["status"]
+
+    await here.given.eventually(is_cleaned)
+    await here.step(60)
+    await here.given.eventually(lambda: _runs(here, 2))
+
+
+async def _runs(here: CronJobWorld, minute: int) -> bool:
+    return minute in await here.jobs()
+
+
+@pytest.mark.anyio
 async def test_a_time_zone_and_a_change_of_schedule(here: CronJobWorld) -> None:
     await here.create(cron_job("15 23 * * *", timeZone="Europe/Berlin"))
     await here.step(50)

@@ -23,6 +23,7 @@ from shoal.controlplane.csrsigning.decide import (
     needs_signing,
     removal_time,
     validation_error,
+    worker_error,
 )
 from shoal.kinds.certificates.pem import CSRSubject
 from tests.certificates import signer_in
@@ -146,7 +147,7 @@ def test_a_request_must_be_signed_by_its_own_key(tmp_path: Path) -> None:
     signer = signer_in(tmp_path)
     forged = b"-----BEGIN CERTIFICATE REQUEST-----\n%b-----END CERTIFICATE REQUEST-----\n"
     with pytest.raises(ValueError, match="it is not signed by its own key"):
-        signer.sign_csr(forged % base64.encodebytes(bytes(broken)), "shoal://one", AS_CLIENT, 0.0, HOUR)
+        signer.sign_csr(forged % base64.encodebytes(bytes(broken)), ("shoal://one",), AS_CLIENT, 0.0, HOUR)
 
 
 # --- the world ---
@@ -234,3 +235,18 @@ async def test_what_is_not_approved_is_not_signed_and_goes_in_time(tmp_path: Pat
         assert not await given.is_gone(client, REQUESTS, "pending")
         given.clock.step(23 * 3600)
         await given.eventually(lambda: given.is_gone(client, REQUESTS, "pending"))
+
+
+@pytest.mark.parametrize(
+    ("uid", "worker", "said"),
+    [
+        ("u", {"metadata": {"uid": "u"}}, ""),
+        ("", {"metadata": {"uid": "u"}}, ""),
+        ("u", None, 'worker "w" does not exist'),
+        ("u", {"metadata": {"uid": "v"}}, 'the request is of an earlier worker "w"'),
+        ("u", {"metadata": {"uid": "u", "annotations": {"shoal.dev/expelled": "x"}}}, 'worker "w" was expelled'),
+    ],
+)
+def test_a_certificate_is_for_the_worker_that_asked(uid: str, worker: Object | None, said: str) -> None:
+    request = {"spec": {"username": "system:worker:w", "groups": ["system:workers"], "uid": uid}}
+    assert worker_error(request, CSRSubject("system:worker:w", ("system:workers",)), worker) == said

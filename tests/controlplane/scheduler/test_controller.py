@@ -57,8 +57,9 @@ class Wire:
 def scheduler(wire: Wire, profile: str = "cluster", *, informed: bool = True) -> PodScheduler:
     made = PodScheduler(Client(wire), FakeClock())
     made.informers.clusters.objects["", "", "east"] = {"metadata": {"name": "east"}, "spec": {"profile": profile}}
+    made.informers.require_kind("services")
     if informed:
-        sync(made.informers.pods, made.informers.nodes, made.informers.clusters)
+        sync(made.informers.pods, made.informers.nodes, made.informers.clusters, made.informers._lazy["services"])
     return made
 
 
@@ -118,7 +119,7 @@ async def test_nothing_is_decided_before_everything_was_seen() -> None:
     await made.reconcile("east")
     assert wire.sent == []
     see(made, bound_pod(pod("q"), "n"))
-    sync(made.informers.pods, made.informers.nodes, made.informers.clusters)
+    sync(made.informers.pods, made.informers.nodes, made.informers.clusters, made.informers._lazy["services"])
     made.on_sync()
     assert await made.controller.queue.get() == "east"
     await made.reconcile("east")

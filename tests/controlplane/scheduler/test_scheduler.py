@@ -300,3 +300,37 @@ def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path) -> None:
     finally:
         again.close()
         second.stop()
+
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+
+
+def join_unequal(cluster: Cluster) -> None:
+    """By free capacity alone the first node would take every pod of a small Deployment."""
+    for name, zone, cpu, memory in (("big", "x", "64", "256Gi"), ("a", "x", "4", "16Gi"), ("b", "y", "4", "16Gi")):
+        join(cluster, node(name, cpu, memory, labels={HOST: name, ZONE: zone}))
+
+
+def nodes_by_pod(cluster: Cluster, number: int) -> Counter[str] | None:
+    names = [each["spec"].get("nodeName") for each in cluster.get(PODS).ok()["items"]]
+    return Counter(names) if len(names) == number and all(names) else None
+
+
+def test_replicas_of_a_deployment_are_kept_apart_without_constraints(hosted: Cluster) -> None:
+    join_unequal(hosted)
+    template = pod("web", "100m", labels={"app": "web"})
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": template["spec"]}
+    spec = {"replicas": 6, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+    hosted.post("/apis/apps/v1/namespaces/default/deployments", body).ok()
+    assert hosted.eventually(lambda: nodes_by_pod(hosted, 6)) == {"big": 2, "a": 2, "b": 2}
+
+
+def test_pods_of_a_service_are_kept_apart(hosted: Cluster) -> None:
+    join_unequal(hosted)
+    service = {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}
+    hosted.post("/api/v1/namespaces/default/services", service).ok()
+    for index in range(3):
+        hosted.post(PODS, pod(f"w{index}", "100m", labels={"app": "web"})).ok()
+        wait_scheduled(hosted, f"w{index}")
+    assert nodes_by_pod(hosted, 3) == {"big": 1, "a": 1, "b": 1}

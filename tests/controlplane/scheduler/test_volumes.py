@@ -10,6 +10,7 @@ import pytest
 from shoal.controlplane.scheduler.cluster_scheduler import ClusterScheduler
 from shoal.controlplane.scheduler.equivalence import EquivalenceClasses
 from shoal.controlplane.scheduler.volumes import LOST_VOLUME, NO_VOLUME, WRONG_NODE, WRONG_ZONE, VolumeCache
+from shoal.fit.attachments import attachment_of
 from tests.controlplane.scheduler.samples import from_server, node, pod
 
 SHAPES = EquivalenceClasses()
@@ -61,9 +62,51 @@ def message(there: ClusterScheduler) -> str:
 def test_kinds_are_asked_for_when_a_pod_depends_on_them() -> None:
     there, needs = home(node("a"))
     there.on_pod(("default", "q"), from_server(pod("q")))
-    assert needs == []
+    assert needs == ["services"]
     there.on_pod(KEY, from_server(with_claim()))
-    assert needs == ["persistentvolumeclaims", "persistentvolumes", "storageclasses"]
+    assert [each for each in needs if each != "services"] == [
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "storageclasses",
+        "csinodes",
+    ]
+
+
+def test_a_node_takes_no_more_volumes_of_a_driver_than_its_csinode_allows() -> None:
+    there, _ = home(node("a"))
+    there.on_storage_class("late", class_())
+    there.on_csi_node("a", csi_node("a", simulated=1, other=0))
+    for name in ("one", "two"):
+        there.on_claim(("default", name), {**claim(), "metadata": {"namespace": "default", "name": name}})
+    for name, claim_name in (("p1", "one"), ("p2", "two"), ("p3", "one")):
+        of_claim = pod(name, volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": claim_name}}])
+        there.on_pod(("default", name), from_server(of_claim))
+    bound = [each.pod.key[1] for each in there.schedule_pending(10)]
+    assert bound == ["p1", "p3"], "they share a volume"
+    (left,) = there.unreported_pods(100.0)
+    assert left.message == "0/1 nodes are available: 1 node(s) exceed max volume count."
+    there.on_csi_node("a", csi_node("a", simulated=2))
+    assert [each.pod.key[1] for each in there.schedule_pending(10)] == ["p2"]
+
+
+@pytest.mark.parametrize(
+    ("volume_", "attachment"),
+    [
+        (None, ("simulated", "default/data")),
+        ({"spec": {"csi": {"driver": "ebs", "volumeHandle": "vol-1"}}}, ("ebs", "vol-1")),
+        ({"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": "simulated"}}}, ("simulated", "v")),
+        ({"spec": {"hostPath": {"path": "/data"}}}, None),
+    ],
+)
+def test_what_a_claim_attaches(volume_: Object | None, attachment: tuple[str, str] | None) -> None:
+    if volume_ is not None:
+        volume_ = {**volume_, "metadata": {"name": "v", **volume_.get("metadata", {})}}
+    assert attachment_of(claim(), volume_, class_()) == attachment
+
+
+def csi_node(name: str, **counts: int) -> Object:
+    drivers = [{"name": driver, "nodeID": name, "allocatable": {"count": count}} for driver, count in counts.items()]
+    return {"metadata": {"name": name}, "spec": {"drivers": [*drivers, {"name": "unlimited", "nodeID": name}]}}
 
 
 def test_a_pod_waits_for_its_claim_and_its_volume() -> None:

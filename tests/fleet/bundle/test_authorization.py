@@ -36,6 +36,6 @@ def test_what_a_worker_may_not_say(before: Object, now: Object, wrong: str) -> N
 
 def test_one_that_came_by_its_bundle_leaves_what_was_declared() -> None:
     declared = obj(infrastructure="kind", capacity=7, location="north", provides=["embedded"])
-    patch = spec_patch(declared, WorkerSettings("far", capacity=100, version="v1.36.4"))
+    patch = spec_patch(declared, WorkerSettings("far", capacity=100, version="v1.36.4"), starts=True)
     assert patch is not None
     assert patch["spec"].keys() == {"version", "versions"}

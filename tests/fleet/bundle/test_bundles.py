@@ -241,6 +241,48 @@ async def test_a_new_version_goes_to_one_worker_after_the_other(made: Place) -> 
         await made.installed("c", inside["c"], "2.0.0")
 
 
+async def test_a_worker_has_an_image_of_its_own_and_goes_back(made: Place) -> None:
+    inside = {name: await made.cluster(f"in-{name}") for name in ("a", "b")}
+    for name in inside:
+        await made.worker(name, f"in-{name}")
+
+    async def image(name: str, expected: str) -> None:
+        async def so() -> bool:
+            bundle = (await made.get(name))["status"].get("bundle") or {}
+            deployment = await inside[name].get(DEPLOYMENTS, f"shoal-worker-{name}", NAMESPACE)
+            (container,) = deployment["spec"]["template"]["spec"]["containers"]
+            return bool(bundle.get("image") == container["image"] == expected)
+
+        await made.eventually(so)
+
+    async def choose(name: str, chosen: str | None) -> None:
+        await made.hub.merge_patch(WORKERS, name, {"spec": {"image": chosen}}, NAMESPACE)
+
+    async with made.bundles("1.0.0"):
+        for name in inside:
+            await made.installed(name, inside[name])
+        await choose("b", "registry.example/shoal:bad")
+        await image("b", "registry.example/shoal:bad")
+        bundle = (await made.says("b", "WorkerNotAvailable"))["status"]["bundle"]
+        assert bundle["previousImage"] == "ghcr.io/shoal/shoal:1.0.0"
+        # It was never available with the bad image, so the image to go back to stays the same.
+        await choose("b", "registry.example/shoal:worse")
+        await image("b", "registry.example/shoal:worse")
+        bundle = (await made.get("b"))["status"]["bundle"]
+        assert bundle["previousImage"] == "ghcr.io/shoal/shoal:1.0.0"
+        await choose("b", bundle["previousImage"])
+        await image("b", bundle["previousImage"])
+        await made.installed("b", inside["b"])
+    async with made.bundles("2.0.0", image="registry.example/shoal:2"):
+        await image("a", "registry.example/shoal:2")
+        await made.says("a", "WorkerNotAvailable")
+        await choose("a", "ghcr.io/shoal/shoal:1.0.0")  # the way back, while its update hangs
+        await image("a", "ghcr.io/shoal/shoal:1.0.0")
+        await image("b", "ghcr.io/shoal/shoal:1.0.0")
+        await choose("b", None)
+        await image("b", "registry.example/shoal:2")
+
+
 async def test_a_cluster_that_does_not_answer_is_unknown_and_keeps_what_it_has(made: Place) -> None:
     inside = await made.cluster("east")
     await made.worker("far", "east")

@@ -16,11 +16,9 @@ from shoal.fleet.bundle.objects import (
     BundleSpec,
     bundle_objects,
     bundle_revision,
-    hub_kubeconfig,
     object_id,
     version_label,
 )
-from shoal.kinds.fleet import worker_join
 
 Object = dict[str, Any]
 
@@ -75,11 +73,6 @@ def test_a_revision_follows_all_but_the_secret() -> None:
 
 def test_a_version_becomes_a_label() -> None:
     assert version_label("1.0.0+local.3") == "1.0.0_local.3"
-
-
-def test_who_has_joined_needs_no_token() -> None:
-    assert "token" not in hub_kubeconfig("https://hub:6443", "PEM", "")
-    assert "token: abc" in hub_kubeconfig("https://hub:6443", "PEM", "abc")
 
 
 # --- what differs ---
@@ -355,32 +348,3 @@ def test_a_bundle_keeps_the_time_it_was_begun() -> None:
     again = decide.bundle_state(worker(status={"bundle": {**first, "availableRevision": "r"}}), OLD, "r", "c", "later")
     assert again == {**first, "availableRevision": "r"}
     assert decide.bundle_state(worker(status={"bundle": first}), NEW, "s", "c", "later")["time"] == "later"
-
-
-# --- joining ---
-
-
-def token(id_: str, name: str, expires: str) -> Object:
-    return worker_join.new_token_secret((id_, "0123456789abcdef"), expires, name)
-
-
-def test_the_token_that_lasts_longest() -> None:
-    found = [
-        token("aaaaaa", "far", "2026-01-01T01:00:00Z"),
-        token("bbbbbb", "far", "2026-01-01T02:00:00Z"),
-        token("cccccc", "near", "2026-01-01T03:00:00Z"),
-    ]
-    at = 1_767_225_600.0  # 2026-01-01
-    assert decide.usable_token(found, "far", at) == "bbbbbb.0123456789abcdef"
-    assert decide.usable_token(found, "far", at + 7200) == ""
-
-
-@pytest.mark.parametrize(
-    ("store", "ready", "needs"), [("", "", True), ("s", "", True), ("s", "Unknown", True), ("s", "True", False)]
-)
-def test_who_needs_a_token(store: str, ready: str, needs: bool) -> None:
-    obj = worker(status={"conditions": [{"type": "Ready", "status": ready}]} if ready else {})
-    obj["metadata"]["annotations"] = {"shoal.dev/store": store} if store else {}
-    assert decide.needs_token(obj) == needs
-    obj["metadata"]["annotations"]["shoal.dev/expelled"] = "true"
-    assert not decide.needs_token(obj)

@@ -7,13 +7,11 @@ from pathlib import Path
 import yaml
 from click.testing import CliRunner
 
-from shoal import __version__
 from shoal.assemble.commands.bundle import bundle_files
 from shoal.cli.workerbundle import command
-from shoal.fleet.bundle.objects import IMAGE_REPOSITORY, USER_ID, BundleSpec, bundle_objects
+from shoal.fleet.bundle.objects import USER_ID, BundleSpec, bundle_objects
 
-ROOT = Path(__file__).parents[3]
-DEPLOY = ROOT / "deploy"
+DEPLOY = Path(__file__).parents[3] / "deploy"
 
 
 def test_the_files_are_what_the_code_says() -> None:
@@ -45,8 +43,5 @@ def test_a_directory_that_kubectl_takes(tmp_path: Path) -> None:
 
 def test_the_image_is_one_the_bundle_can_run() -> None:
     text = (DEPLOY / "Containerfile").read_text()
-    assert f"{IMAGE_REPOSITORY}:{__version__}" in text
     assert f"USER {USER_ID}:{USER_ID}\n" in text
     assert 'ENTRYPOINT ["shoal"]' in text
-    copied = [word for line in text.splitlines() if line.startswith("COPY ") for word in line.split()[1:-1]]
-    assert all((ROOT / word).exists() for word in copied if not word.startswith(("--", "/")))

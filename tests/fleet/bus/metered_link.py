@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from shoal.apiserver.cache.compaction import HistoryCompactor, HistoryWindow
-from shoal.assemble.server.api_server import ApiServer, ApiServerSettings, admin_user
+from shoal.assemble.server.api_server import ApiServer, admin_user
+from shoal.assemble.server.api_server_settings import ApiServerSettings
 from shoal.client.https import HttpsTransport
 from shoal.client.rest import Client
 from shoal.clock import Clock, SystemClock

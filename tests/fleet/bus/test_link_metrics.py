@@ -37,6 +37,7 @@ def test_it_is_shown_as_metrics() -> None:
         assert f"{line}\n" in text
     traffic.mark_down()
     clock.step(1.5)
+    assert traffic.error() == "", "a bus that restarts is no failure"
     traffic.mark_down()
     assert traffic.lag_seconds() == 1.5
     traffic.mark_up(RESUME)
@@ -72,3 +73,14 @@ async def test_bytes_are_counted_both_ways() -> None:
     _, pieces = await transport.stream("GET", "/a", "", {})
     assert [piece async for piece in pieces] == [b"123", b"45"]
     assert traffic.bytes_in - before == 5
+
+
+def test_a_link_that_is_down_for_long_is_a_failure() -> None:
+    clock = FakeClock()
+    traffic = LinkMetrics(clock)
+    traffic.mark_up(RESUME)
+    clock.step(100.0)
+    assert traffic.error() == ""
+    traffic.mark_down()
+    clock.step(20.0)
+    assert traffic.error() == "no connection to the bus for 20 s"

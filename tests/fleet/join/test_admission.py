@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from shoal.apiserver.admission.plugins.workerrestriction import cluster_error, lease_error, secret_error, worker_error
-from shoal.kinds.fleet import infrav1, migration
+from shoal.kinds.fleet import cluster_log, infrav1
 
 Object = dict[str, Any]
 
 WORKER: Object = {
     "metadata": {"name": "w1", "namespace": "shoal-system", "annotations": {infrav1.STORE_ANNOTATION: "s"}},
-    "spec": {"capacity": 3},
+    "spec": {"capacity": 3, "infrastructure": "external"},
 }
 CLUSTER: Object = {
     "metadata": {
@@ -51,11 +51,19 @@ def changed(obj: Object, **paths: Any) -> Object:
 
 
 DECLARED = changed(WORKER, metadata__annotations={infrav1.STORE_ANNOTATION: "s", infrav1.SUPERVISOR_ANNOTATION: "hub"})
+UID = "11111111-1111-1111-1111-111111111111"
 LOG: Object = {
-    **SECRET,
-    "metadata": {**SECRET["metadata"], "name": "east-log-1-2", "labels": {migration.LOG_SECRET_TYPE: "east"}},
-    "type": migration.LOG_SECRET_TYPE,
+    "metadata": {
+        "name": f"default.east.{UID}.1.2",
+        "namespace": "shoal-logs",
+        "labels": {cluster_log.SECRET_TYPE: UID},
+    },
+    "type": cluster_log.SECRET_TYPE,
     "data": {"log": "eA=="},
+}
+LEGACY_LOG: Object = {
+    **LOG,
+    "metadata": {**SECRET["metadata"], "name": "east-log-1-2", "labels": {cluster_log.SECRET_TYPE: "east"}},
 }
 HELD: Object = {"worker": "w1", "epoch": 1, "time": "2026-01-01T00:00:00Z"}
 GOING = changed(CLUSTER, metadata__deletionTimestamp="2026-01-01T00:00:00Z")
@@ -73,6 +81,7 @@ def test_what_it_writes_every_day() -> None:
     assert cluster_error("w1", changed(GOING, metadata__finalizers=["x"]), GOING, False) == ""
     assert secret_error("w1", SECRET, None, False) == ""
     assert secret_error("w1", LOG, None, False) == ""
+    assert secret_error("w1", LEGACY_LOG, None, False) == "", "of a worker of an earlier release"
     assert cluster_error("w1", changed(CLUSTER, status__held=HELD), CLUSTER, True) == ""
     assert cluster_error("w1", changed(CLUSTER, status__backup={"worker": "w1", "epoch": 1}), CLUSTER, True) == ""
     former = changed(CLUSTER, status__backup={"worker": "w0", "epoch": 0})
@@ -104,6 +113,13 @@ def test_what_it_writes_every_day() -> None:
             "is registered by another store",
         ),
         (changed(WORKER, metadata__annotations={}), WORKER, "is registered by another store"),
+        (changed(WORKER, metadata__annotations={}), None, "must set the annotation shoal.dev/store"),
+        (changed(WORKER, metadata__annotations={infrav1.STORE_ANNOTATION: ""}), None, "must set the annotation"),
+        (changed(WORKER, spec__infrastructure="process"), None, "may not set infrastructure process"),
+        (changed(WORKER, spec={}), None, "may not set infrastructure process"),
+        (changed(WORKER, spec__infrastructure="process"), WORKER, "may not set infrastructure process"),
+        (changed(WORKER, spec__infrastructure="kind"), None, "may not change whether"),
+        (WORKER, changed(WORKER, spec__infrastructure="kind"), "may not change whether"),
         (
             changed(WORKER, metadata__annotations={infrav1.STORE_ANNOTATION: "s", "a": "b"}),
             WORKER,
@@ -201,8 +217,15 @@ TWO = [*SECRET["metadata"]["ownerReferences"], {"kind": "Secret", "name": "x", "
         (changed(SECRET, metadata__annotations={"a": "b"}), SECRET, "must not have annotations or finalizers"),
         (changed(SECRET, metadata__finalizers=["x"]), SECRET, "must not have annotations or finalizers"),
         (LOG, LOG, "a log Secret is immutable"),
-        (changed(LOG, metadata__ownerReferences=EARLIER), None, "a log Secret must be owned by its ManagedCluster"),
-        (changed(LOG, metadata__ownerReferences=TWO), None, "a log Secret must be owned by its ManagedCluster"),
+        (LEGACY_LOG, LEGACY_LOG, "a log Secret is immutable"),
+        (changed(LEGACY_LOG, metadata__ownerReferences=EARLIER), None, "must be owned by its ManagedCluster"),
+        (changed(LEGACY_LOG, metadata__ownerReferences=TWO), None, "must be owned by its ManagedCluster"),
+        (changed(LEGACY_LOG, metadata__labels={cluster_log.SECRET_TYPE: UID}), None, "and no other"),
+        (changed(LOG, metadata__ownerReferences=EARLIER), None, "in namespace shoal-logs must not have owners"),
+        (changed(LOG, metadata__labels={cluster_log.SECRET_TYPE: "east"}), None, "and no other"),
+        (changed(LOG, metadata__finalizers=["x"]), None, "must not have annotations or finalizers"),
+        (changed(LOG, metadata__namespace="default"), None, "a worker may write kubeconfig and log Secrets only"),
+        (changed(LOG, metadata__name="east.1.2"), None, "a worker may write kubeconfig and log Secrets only"),
         (changed(LOG, type="Opaque"), None, "a log Secret must have type shoal.dev/cluster-log"),
         (changed(LOG, data={"log": "", "more": ""}), None, "and only the key log"),
         (

@@ -16,6 +16,7 @@ Object = dict[str, Any]
 FLEET, LEASES = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1", "/apis/coordination.k8s.io/v1"
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 SYSTEM, SPACE = "shoal-system", "rights"
+LOGS = "/api/v1/namespaces/shoal-logs/secrets"
 MANAGED, SECRETS = f"{FLEET}/namespaces/{SPACE}/managedclusters", f"/api/v1/namespaces/{SPACE}/secrets"
 WORKERS, THEIR_LEASES = f"{FLEET}/namespaces/{SYSTEM}/workers", f"{LEASES}/namespaces/{SYSTEM}/leases"
 MINE = "fieldSelector=status.assignedWorker%3Drights-1"
@@ -43,7 +44,7 @@ class Hub:
     def __init__(self, server: Server) -> None:
         self.root = Cluster(server, "root")
         server.shoal.server.core.authenticator.add_static_token("rights-1-token", worker_user("rights-1"))
-        for namespace in (SYSTEM, SPACE):
+        for namespace in (SYSTEM, SPACE, "shoal-logs"):
             self.root.post("/api/v1/namespaces", kind("v1", "Namespace", namespace))
         self.uids = {}
         for name, held in (("mine", "rights-1"), ("theirs", "rights-2")):
@@ -67,6 +68,13 @@ class Hub:
         }
         made = kind("v1", "Secret", f"{cluster}-kubeconfig", type="cluster.x-k8s.io/secret", data={"value": "eA=="})
         made["metadata"] |= {"ownerReferences": [owner], "labels": {"cluster.x-k8s.io/cluster-name": cluster}}
+        return made
+
+    def segment(self, cluster: str, number: int, epoch: int = 1, uid: str = "") -> Object:
+        uid = uid or self.uids[cluster]
+        name = f"{SPACE}.{cluster}.{uid}.{epoch}.{number}"
+        made = kind("v1", "Secret", name, type="shoal.dev/cluster-log", data={"log": "c2VjcmV0"})
+        made["metadata"]["labels"] = {"shoal.dev/cluster-log": uid}
         return made
 
     def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, str]:
@@ -192,6 +200,25 @@ def test_nothing_of_anothers_is_shown_changed_or_hurt(hub: Hub) -> None:
     assert hub.all() == before
 
 
+def test_logs_of_others_are_out_of_reach(hub: Hub) -> None:
+    earlier = "11111111-1111-1111-1111-111111111111"
+    theirs, of_before = hub.segment("theirs", 1), hub.segment("mine", 1, uid=earlier)
+    password = kind("v1", "Secret", f"{SPACE}.mine.{hub.uids['mine']}.1.7", data={"p": "c2VjcmV0"})
+    stored = [hub.root.post(LOGS, each).ok() for each in (theirs, of_before, password)]
+    for each in stored:
+        path = f"{LOGS}/{each['metadata']['name']}"
+        for method, body in (("GET", None), ("DELETE", None), ("PATCH", {"data": {"log": ""}})):
+            status, said = hub.ask(method, path, body, **({"Content_Type": MERGE} if body else {}))
+            assert (status, "c2VjcmV0" in said) == (403, False)
+    for segment in (hub.segment("theirs", 2), hub.segment("mine", 2, epoch=2), hub.segment("mine", 2, uid=earlier)):
+        assert hub.ask("POST", LOGS, segment)[0] == 403
+    assert hub.ask("POST", SECRETS, hub.segment("mine", 2))[0] == 403, "in another namespace"
+    for query in ("", "?watch=true", f"?labelSelector=shoal.dev%2Fcluster-log%3D{hub.uids['theirs']}"):
+        assert hub.ask("GET", f"{LOGS}{query}")[0] == 403
+    assert hub.ask("DELETE", LOGS)[0] == 403
+    assert [hub.root.get(f"{LOGS}/{each['metadata']['name']}").ok() for each in stored] == stored
+
+
 def test_other_clusters_and_other_people_are_out_of_reach(hub: Hub) -> None:
     answer = hub.root.server.connect()
     try:
@@ -243,6 +270,10 @@ def test_what_it_lives_on(hub: Hub) -> None:
     ok("POST", SECRETS, hub.secret("mine"))
     ok("PATCH", f"{SECRETS}/mine-kubeconfig", {"data": {"value": "eQ=="}}, Content_Type=MERGE)
     ok("DELETE", f"{SECRETS}/mine-kubeconfig")
+    segment = hub.segment("mine", 1)
+    ok("POST", LOGS, segment)
+    assert ok("GET", f"{LOGS}/{segment['metadata']['name']}")["data"] == segment["data"]
+    ok("DELETE", f"{LOGS}/{segment['metadata']['name']}")
 
 
 def test_a_watch_brings_its_own_only_and_ends_with_the_assignment(hub: Hub) -> None:

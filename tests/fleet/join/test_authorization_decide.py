@@ -12,25 +12,35 @@ from tests.apiserver.authz.role_table import RoleTable
 FLEET, SYSTEM = "infrastructure.cluster.x-k8s.io", "shoal-system"
 LEASES, REQUESTS = "coordination.k8s.io", "certificates.k8s.io"
 RBAC = "rbac.authorization.k8s.io"
+LOGS = "shoal-logs"
+UID = "11111111-1111-1111-1111-111111111111"
+EARLIER = "22222222-2222-2222-2222-222222222222"
 MINE = "status.assignedWorker=w1"
 
 
 class Held:
     """w1 has default/east, w2 has default/west; default/odd-kubeconfig is a person's, and w1 has default/odd.
-    w1 had team/north before."""
+    w1 had team/north before. All have the uid UID."""
 
     def is_expelled(self, worker: str) -> bool:
         return worker == "out"
 
-    def assigned_worker_of(self, namespace: str, name: str) -> str:
+    def has_worker(self, worker: str) -> bool:
+        return worker in ("w1", "w2", "out")
+
+    def assigned_worker_of(self, namespace: str, name: str, uid: str = "") -> str:
         held = {("default", "east"): "w1", ("default", "odd"): "w1", ("default", "west"): "w2", ("team", "east"): "w2"}
-        return held.get((namespace, name), "")
+        return held.get((namespace, name), "") if uid in ("", UID) else ""
 
     def was_assigned(self, worker: str, namespace: str, name: str) -> bool:
         return (worker, namespace, name) == ("w1", "team", "north")
 
     def is_foreign_secret(self, namespace: str, secret: str) -> bool:
-        return (namespace, secret) in (("default", "odd-kubeconfig"), ("default", "odd-log-1-2"))
+        return (namespace, secret) in (
+            ("default", "odd-kubeconfig"),
+            ("default", "odd-log-1-2"),
+            (LOGS, f"default.odd.{UID}.1.2"),
+        )
 
     def requester_of(self, request: str) -> str:
         return {"mine": "system:worker:w1", "theirs": "system:worker:w2", "new": "system:bootstrap:abcdef"}.get(
@@ -62,6 +72,9 @@ ALLOWED = [
     wants("update", FLEET, "managedclusters/status", "team", "north"),
     wants("get", "", "secrets", "default", "east-log-1-2"),
     wants("delete", "", "secrets", "default", "east-log-1-2"),
+    wants("create", "", "secrets", LOGS),
+    wants("get", "", "secrets", LOGS, f"default.east.{UID}.1.2"),
+    wants("delete", "", "secrets", LOGS, f"default.east.{UID}.1.2"),
     wants("update", FLEET, "managedclusters", "default", "east"),
     wants("update", FLEET, "managedclusters/status", "default", "east"),
     wants("patch", FLEET, "managedclusters/status", "default", "east"),
@@ -133,6 +146,22 @@ REFUSED = [
     wants("update", "", "secrets", "default", "east-log-1-2"),
     wants("patch", "", "secrets", "default", "east-log-1-2"),
     wants("get", "", "secrets", "default", "odd-log-1-2"),
+    wants("get", "", "secrets", LOGS, f"team.north.{UID}.1.2"),
+    wants("get", "", "secrets", LOGS, f"team.east.{UID}.1.2"),
+    wants("get", "", "secrets", LOGS, f"default.west.{UID}.1.2"),
+    wants("delete", "", "secrets", LOGS, f"default.west.{UID}.1.2"),
+    wants("get", "", "secrets", LOGS, f"default.east.{EARLIER}.1.2"),
+    wants("delete", "", "secrets", LOGS, f"default.east.{EARLIER}.1.2"),
+    wants("get", "", "secrets", LOGS, f"default.odd.{UID}.1.2"),
+    wants("delete", "", "secrets", LOGS, f"default.odd.{UID}.1.2"),
+    wants("update", "", "secrets", LOGS, f"default.east.{UID}.1.2"),
+    wants("patch", "", "secrets", LOGS, f"default.east.{UID}.1.2"),
+    wants("get", "", "secrets", LOGS, f"default.east.{UID}.1.02"),
+    wants("get", "", "secrets", LOGS, "east-log-1-2"),
+    wants("get", "", "secrets", "default", f"default.east.{UID}.1.2"),
+    wants("list", "", "secrets", LOGS),
+    wants("watch", "", "secrets", LOGS),
+    wants("deletecollection", "", "secrets", LOGS),
     wants("delete", "", "secrets", "default", "odd-log-1-2"),
     wants("get", "", "secrets", "default", "east-log-1-x"),
     wants("list", "", "secrets"),
@@ -200,6 +229,15 @@ def test_what_a_worker_may_not(wanted: Attributes) -> None:
 @pytest.mark.parametrize("wanted", [each._replace(name=each.name.replace("w1", "out")) for each in ALLOWED], ids=said)
 def test_who_was_expelled_may_nothing(wanted: Attributes) -> None:
     assert decide("out", wanted, Held()) == AuthorizationDecision(False, "this worker was expelled")
+
+
+@pytest.mark.parametrize("wanted", [each._replace(name=each.name.replace("w1", "new")) for each in ALLOWED], ids=said)
+def test_who_has_no_worker_may_register_only(wanted: Attributes) -> None:
+    registers = (wanted.group, wanted.resource, wanted.subresource) in (
+        (FLEET, "workers", ""),
+        ("core.shoal.dev", "logicalclusters", ""),
+    )
+    assert decide("new", wanted, Held()).allowed is registers
 
 
 def test_the_table_is_long_enough_to_be_worth_something() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shoal.fleet.join.decide import decide, is_pending, with_decision
+from shoal.fleet.join.decide import decide, is_pending, joined_patch, joined_worker, with_decision
 from shoal.kinds.certificates.pem import CSRSubject
 from shoal.kinds.fleet import infrav1, worker_join
 from shoal.kinds.fleet.worker_join import new_token_secret, parse_token, token_from_secret
@@ -37,8 +37,13 @@ def token(
     return found
 
 
-def worker(store: str = "") -> Object:
-    return {"metadata": {"name": "w1", "annotations": {infrav1.STORE_ANNOTATION: store} if store else {}}}
+def worker(store: str = "", request: str = "", **spec: Any) -> Object:
+    marks = {infrav1.STORE_ANNOTATION: store, worker_join.JOIN_REQUEST_ANNOTATION: request}
+    annotations = {key: value for key, value in marks.items() if value}
+    return {
+        "metadata": {"name": "w1", "uid": "uid-1", "resourceVersion": "7", "annotations": annotations},
+        "spec": spec,
+    }
 
 
 @pytest.mark.parametrize(
@@ -50,12 +55,23 @@ def worker(store: str = "") -> Object:
         (token(reusable=True, request="r-0", used_by="w0"), None, True),
         (token(worker="w1"), worker("store-1"), True),  # its certificate had ended
         (token(worker="w1"), worker(), True),  # one that somebody has declared
+        (token(request="r-1"), worker("store-1", "r-1"), False),  # killed between the Worker and the approval
+        (token(), worker("store-1", "r-0"), True),  # the worker was killed, and comes again with another token
     ],
 )
 def test_let_in(given: worker_join.BootstrapToken, there: Object | None, claims: bool) -> None:
     verdict = decide(request(), W1, given, there, NOW)
     assert verdict is not None
-    assert (verdict.type, verdict.claims_token) == ("Approved", claims)
+    assert (verdict.type, verdict.claims_token, verdict.joins) == ("Approved", claims, True)
+
+
+def test_a_worker_that_joins_has_a_worker() -> None:
+    made = joined_worker(request(), "w1")
+    assert made["metadata"]["annotations"] == {"shoal.dev/store": "store-1", "shoal.dev/join-request": "r-1"}
+    assert made["spec"] == {"infrastructure": "external"}, "no hub starts a process for it"
+    assert joined_patch(request(), made) is None
+    patch = joined_patch(request(), worker())
+    assert patch == {"metadata": {"resourceVersion": "7", "annotations": {"shoal.dev/join-request": "r-1"}}}
 
 
 @pytest.mark.parametrize(
@@ -127,6 +143,29 @@ def test_a_worker_renews_its_own_and_nobody_elses() -> None:
         "Denied",
         "worker w2 may not request a certificate for worker w1",
     )
+
+
+@pytest.mark.parametrize(
+    ("uid", "there", "type_", "said"),
+    [
+        ("uid-1", worker("store-1"), "Approved", "renews its own certificate"),
+        ("", worker("store-1"), "Approved", "renews its own certificate"),
+        ("uid-0", worker("store-1"), "Denied", "worker w1 was deleted"),
+        ("uid-1", None, "Denied", "worker w1 was deleted"),
+        ("", None, "Denied", "worker w1 was deleted"),
+        (
+            "uid-1",
+            {"metadata": {"uid": "uid-1", "annotations": {"shoal.dev/expelled": "true"}}},
+            "Denied",
+            "worker w1 was expelled",
+        ),
+    ],
+)
+def test_who_is_expelled_or_deleted_renews_nothing(uid: str, there: Object | None, type_: str, said: str) -> None:
+    verdict = decide(request("system:worker:w1", worker_join.WORKERS_GROUP, uid=uid), W1, None, there, NOW)
+    assert verdict is not None
+    assert verdict.type == type_
+    assert said in verdict.message
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ class Hub:
     def __init__(self, client: Client, clock: FakeClock) -> None:
         self.client, self.clock = client, clock
         self.alive: set[str] = set()
+        self.annotations: dict[str, dict[str, str]] = {}
+        """Of Leases by Worker, beside that it fences."""
 
     async def worker(self, name: str, capacity: int = 10, **spec: Any) -> None:
         body: Object = {"apiVersion": names.API_VERSION, "kind": "Worker", "metadata": {"name": name}}
@@ -39,7 +41,8 @@ class Hub:
 
     async def beat(self, name: str) -> None:
         renewed = {"renewTime": rfc3339_micro(self.clock.now()), "leaseDurationSeconds": 40}
-        metadata = {"name": f"worker-{name}", "annotations": {names.FENCES_ANNOTATION: "true"}}
+        annotations = {names.FENCES_ANNOTATION: "true", **self.annotations.get(name, {})}
+        metadata = {"name": f"worker-{name}", "annotations": annotations}
         try:
             await self.client.merge_patch(LEASES, f"worker-{name}", {"metadata": metadata, "spec": renewed}, SYSTEM)
         except NotFound:

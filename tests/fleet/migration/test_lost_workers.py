@@ -54,6 +54,43 @@ async def test_a_lost_one_is_moved_with_its_backup_after_lease_skew_and_grace(tm
         assert condition(await made.get("stays"), "Movable") == {}
 
 
+READS_LOGS = {"shoal.dev/log-namespace": "shoal-logs"}
+
+
+async def test_a_log_waits_for_a_worker_whose_release_reads_it(tmp_path: Path) -> None:
+    """Of a worker that was upgraded before the others."""
+    async with hub(tmp_path) as made:
+        await two(made)
+        made.annotations["w1"] = READS_LOGS
+        await made.pass_time(10)
+        await made.hold("east")
+        await made.lose("w1")
+        await made.pass_time(150)
+        found = await made.until("east", lambda obj: condition(obj, "Movable"))
+        assert condition(found, "Movable")["reason"] == "WorkersCannotRestore"
+        made.annotations["w2"] = READS_LOGS
+        await made.until_on("east", "w2")
+
+
+async def test_a_planned_move_of_a_worker_that_is_upgraded_meanwhile_is_taken_back(tmp_path: Path) -> None:
+    async with hub(tmp_path) as made:
+        await two(made)
+        await made.hold("east")
+        await made.ready("east")
+        await made.change("w1", drain=True)
+        await made.until("east", lambda obj: obj["status"].get("move"))
+        made.annotations["w1"] = READS_LOGS
+        await made.beat("w1")
+        await made.settle()
+        await made.send("east")
+        found = await made.until("east", lambda obj: condition(obj, "Moving")["reason"] == "TargetUnfit")
+        assert (found["status"]["assignedWorker"], "move" in found["status"]) == ("w1", False)
+        made.annotations["w2"] = READS_LOGS
+        await made.until("east", lambda obj: obj["status"].get("move"))
+        await made.send("east")
+        await made.until_on("east", "w2")
+
+
 async def test_a_word_of_the_worker_in_the_last_moment_keeps_it(tmp_path: Path) -> None:
     async with hub(tmp_path) as made:
         await two(made)

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from shoal.apiserver.authn.authenticator import User
-from shoal.assemble.server.api_server import ApiServer, ApiServerSettings, admin_user
+from shoal.assemble.server.api_server import ApiServer, admin_user
+from shoal.assemble.server.api_server_settings import ApiServerSettings
 from shoal.assemble.server.routes import hub_routes
 from shoal.client.https import HttpsTransport
 from shoal.client.rest import Client, GroupVersionResource

@@ -102,7 +102,12 @@ def test_heads_of_any_shape_are_read_or_refused(value: object) -> None:
 
 def test_an_answer_of_one_hop_only_is_none() -> None:
     with pytest.raises(ProtocolError, match="invalid response in HEAD frame"):
-        decode_head(encode_head(101, "", (), None))
+        decode_head(encode_head(100, "", (), None))
+
+
+def test_an_answer_may_switch_protocols() -> None:
+    head = decode_head(encode_head(101, "", (("upgrade", "SPDY/3.1"),), None))
+    assert (head.status, head.headers) == (101, (("upgrade", "SPDY/3.1"),))
 
 
 @given(

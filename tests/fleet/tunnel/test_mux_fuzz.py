@@ -51,6 +51,10 @@ class Wire:
 
     abort = close
 
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
 
 streams = st.integers(1, 6)
 CONNECTION = Request("CONNECT", "/managedclusters/default/east")

@@ -277,7 +277,9 @@ async def test_a_fault_of_the_worker_is_not_shown_to_the_hub(caplog: pytest.LogC
 
 def open_as_request(worker: WorkerTunnel, number: int, open_frame: OpenFrame) -> None:
     """What a worker did before there were raw connections."""
-    stream = worker._streams[number] = _WorkerStream(number, worker.connection, worker._handler, worker._remove_stream)
+    after_upgrade = worker._on_upgraded, worker._remove_raw
+    stream = _WorkerStream(number, worker.connection, worker._handler, worker._remove_stream, *after_upgrade)
+    worker._streams[number] = stream
     stream.on_open(open_frame)
 
 

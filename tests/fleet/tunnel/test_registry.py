@@ -116,6 +116,8 @@ async def test_upgrades_are_refused_by_name(protocol: str) -> None:
         hub.route(Request("POST", EAST, headers={"connection": "Upgrade", "upgrade": protocol}))
     with pytest.raises(NotImplementedHere, match=f"do not support an upgrade to {protocol}"):
         hub.tunnels.handler_for("w1")(Request("POST", EAST, headers={"upgrade": protocol}))
+    headers = {"connection": "Upgrade", "upgrade": protocol}
+    hub.route(Request("POST", f"{EAST}/exec", headers=headers))  # the worker refuses it, and says why
 
 
 class Recording(FakeClock):

@@ -23,7 +23,7 @@ from shoal.fleet.join.controller import ensure_worker_namespace
 from shoal.fleet.resources import MANAGED_CLUSTERS, SECRETS
 from shoal.fleet.resources import WORKERS as WORKERS
 from shoal.fleet.worker.settings import WorkerSettings
-from shoal.kinds.fleet import migration
+from shoal.kinds.fleet import cluster_log, migration
 from shoal.objects.errors import Conflict, NotFound, StatusError
 
 Object = dict[str, Any]
@@ -188,8 +188,12 @@ class Fleet:
         return await self.change(lambda managed: given(managed, to), name)
 
     async def segments(self, name: str = "east") -> list[str]:
-        found, _ = await self.hub.list_all(SECRETS, "default", labels=f"{migration.LOG_SECRET_TYPE}={name}")
-        return sorted(each["metadata"]["name"] for each in found)
+        """The Secrets of its log, which is also that of an earlier one of the name."""
+        found, _ = await self.hub.list_all(SECRETS, cluster_log.NAMESPACE, labels=cluster_log.SECRET_TYPE)
+        return sorted(each["metadata"]["name"] for each in found if f".{name}." in each["metadata"]["name"])
+
+    async def log_key(self, epoch: int = 1, name: str = "east") -> cluster_log.LogKey:
+        return cluster_log.LogKey("default", name, (await self.get(name))["metadata"]["uid"], epoch)
 
     async def backed_up(self, worker: str, name: str = "east") -> Object:
         """As soon as all there is at that worker is in the log."""

@@ -20,7 +20,7 @@ from shoal.fleet.worker.replication.decide import (
 from shoal.fleet.worker.restore.decide import is_obsolete_copy
 from shoal.fleet.worker.subscriber.decide import EPOCH_ANNOTATION, UID_ANNOTATION, decide, needs_restore
 from shoal.fleet.worker.subscriber.decide import CopyAction as Subscribed
-from shoal.kinds.fleet import migration
+from shoal.kinds.fleet import cluster_log
 
 Object = dict[str, Any]
 
@@ -106,9 +106,13 @@ def test_who_has_it_again_has_not_left() -> None:
 
 
 def test_a_segment_as_a_secret() -> None:
-    made = segment_secret(message().managed, 2, 5, b"\x00bytes")
-    assert made["metadata"]["name"] == "east-log-2-5"
-    assert migration.is_log_secret_of(made, "east")
+    log = cluster_log.LogKey("default", "east", "11111111-1111-1111-1111-111111111111", 2)
+    made = segment_secret(log, 5, b"\x00bytes")
+    assert made["metadata"]["namespace"] == "shoal-logs"
+    assert cluster_log.parse_segment("shoal-logs", made["metadata"]["name"]) == (log, 5)
+    assert cluster_log.belongs_to(made, log)
+    assert not cluster_log.belongs_to(made, log._replace(uid="other"))
+    assert not cluster_log.belongs_to({**made, "type": "Opaque"}, log)
     assert segment_content(made) == b"\x00bytes"
 
 

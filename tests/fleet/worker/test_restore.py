@@ -17,7 +17,7 @@ from shoal.client.rest import Client, GroupVersionResource
 from shoal.fleet.resources import LOGICAL_CLUSTERS, MANAGED_CLUSTERS, SECRETS
 from shoal.fleet.worker.cluster_keys import copy_key, logical_cluster_key
 from shoal.fleet.worker.cluster_storage import ClusterContents
-from shoal.kinds.fleet import migration
+from shoal.kinds.fleet import cluster_log, migration
 from shoal.objects.errors import Conflict, Expired, Forbidden, NotFound
 from tests.fleet.worker.fleets import (
     CONFIG_MAPS,
@@ -37,6 +37,7 @@ from tests.fleet.worker.fleets import (
 
 Object = dict[str, Any]
 pytestmark = pytest.mark.anyio
+LOGS = cluster_log.NAMESPACE
 
 EMBEDDED = "infrastructure.cluster.x-k8s.io/embeddedclusters/root/default/east"
 STORAGE_CLASSES = GroupVersionResource("storage.k8s.io", "v1", "storageclasses", namespaced=False)
@@ -135,7 +136,8 @@ async def test_a_lost_worker_s_cluster_goes_on_elsewhere(tmp_path: Path) -> None
 
         async def only_the_new_log() -> bool:
             found = await made.segments()
-            return bool(found) and all(name.startswith("east-log-2-") for name in found)
+            second = (await made.log_key(2)).secret_name(0)[:-1]
+            return bool(found) and all(name.startswith(second) for name in found)
 
         await eventually(only_the_new_log)
 
@@ -181,9 +183,9 @@ async def test_a_log_with_a_hole_is_not_restored_and_nothing_is_made_up(tmp_path
         await made.create("w1", nodes=0, onWorkerLost="Move")
         managed = await made.backed_up("w1")
         await made.stop("w1")
-        first = migration.log_secret_name("east", 1, managed["status"]["backup"]["first"])
-        kept = await made.hub.get(SECRETS, first, "default")
-        await made.hub.delete(SECRETS, first, "default")
+        first = (await made.log_key()).secret_name(managed["status"]["backup"]["first"])
+        kept = await made.hub.get(SECRETS, first, LOGS)
+        await made.hub.delete(SECRETS, first, LOGS)
         await made.move("w2")
         managed = await made.until(lambda obj: phase(obj) == "Failed")
         assert condition(managed, "Restored")["reason"] == condition(managed, "Ready")["reason"] == "LogMissing"
@@ -196,15 +198,15 @@ async def test_a_log_with_a_hole_is_not_restored_and_nothing_is_made_up(tmp_path
         torn = base64.b64encode(base64.b64decode(kept["data"]["log"])[:-1] + b"!").decode()
         for name in ("resourceVersion", "uid", "creationTimestamp"):
             del kept["metadata"][name]
-        await made.hub.create(SECRETS, {**kept, "data": {"log": torn}}, "default")
+        await made.hub.create(SECRETS, {**kept, "data": {"log": torn}}, LOGS)
         await made.stop("w2")
         await made.start("w2")
         managed = await made.until(lambda obj: condition(obj, "Restored").get("reason") == "LogTorn")
         assert phase(managed) == "Failed"
         assert await is_empty(made, "w2")
 
-        await made.hub.delete(SECRETS, first, "default")
-        await made.hub.create(SECRETS, kept, "default")
+        await made.hub.delete(SECRETS, first, LOGS)
+        await made.hub.create(SECRETS, kept, LOGS)
         await made.stop("w2")
         await made.start("w2")
         managed = await made.until(lambda obj: phase(obj) == "Running")
@@ -277,49 +279,60 @@ async def test_the_log_follows_and_is_only_its_holder_s(tmp_path: Path, monkeypa
 
         async def trimmed() -> bool:
             said = migration.backup_status(await made.get())
-            return await made.segments() == sorted(
-                migration.log_secret_name("east", 1, each) for each in range(said["first"], said["last"] + 1)
-            )
+            return await made.segments() == sorted(map(log.secret_name, range(said["first"], said["last"] + 1)))
 
+        log = await made.log_key()
         await eventually(trimmed)
-        secret = await made.hub.get(SECRETS, (await made.segments())[-1], "default")
+        secret = await made.hub.get(SECRETS, (await made.segments())[-1], LOGS)
         assert (secret["type"], secret["metadata"]["labels"]) == (
-            migration.LOG_SECRET_TYPE,
-            {migration.LOG_SECRET_TYPE: "east"},
+            cluster_log.SECRET_TYPE,
+            {cluster_log.SECRET_TYPE: log.uid},
         )
 
         for name in ("resourceVersion", "uid", "creationTimestamp"):
             del secret["metadata"][name]
         holder, other = made.workers["w1"]._hub, made.workers["w2"]._hub
-        another = {**secret, "metadata": {**secret["metadata"], "name": migration.log_secret_name("east", 1, 999)}}
+        another = _named(secret, log.secret_name(999))
+        earlier = log._replace(uid=log.uid[:-1] + ("0" if log.uid[-1] != "0" else "1"))
+        labelled = {cluster_log.SECRET_TYPE: earlier.uid}
         for client, attempt, why in (
             (other, another, "it is not the log of a ManagedCluster assigned to this worker"),
             (holder, {**another, "type": "Opaque"}, "a log Secret must have type"),
+            (holder, _named(another, log._replace(epoch=2).secret_name(1)), "the log of epoch 2 is closed"),
             (
                 holder,
-                _named(another, migration.log_secret_name("east", 2, 1)),
-                "the log of epoch 2 is closed",
+                _named(another, log._replace(cluster="west").secret_name(1)),
+                "it is not the log of a ManagedCluster assigned to this worker",
             ),
-            (holder, _named(another, migration.log_secret_name("west", 1, 1)), "must be owned by its ManagedCluster"),
+            (
+                holder,
+                _named(another, log._replace(namespace="team").secret_name(1)),
+                "it is not the log of a ManagedCluster assigned to this worker",
+            ),
+            (
+                holder,
+                _named(another, earlier.secret_name(1), labels=labelled),
+                "it is not the log of the current ManagedCluster",
+            ),
+            (holder, _named(another, earlier.secret_name(1)), "must have the label shoal.dev/cluster-log"),
         ):
-            error = await refused(client.create(SECRETS, attempt, "default"))
+            error = await refused(client.create(SECRETS, attempt, LOGS))
             assert isinstance(error, Forbidden)
             assert why in error.message
         lying = (await made.segments())[-1]
-        assert isinstance(await refused(other.get(SECRETS, lying, "default")), Forbidden)
-        assert isinstance(await refused(other.delete(SECRETS, lying, "default")), Forbidden)
-        assert isinstance(
-            await refused(holder.merge_patch(SECRETS, lying, {"data": {"log": ""}}, "default")), Forbidden
-        )
-        assert isinstance(await refused(holder.list_all(SECRETS, "default")), Forbidden)
+        assert isinstance(await refused(other.get(SECRETS, lying, LOGS)), Forbidden)
+        assert isinstance(await refused(other.delete(SECRETS, lying, LOGS)), Forbidden)
+        assert isinstance(await refused(holder.merge_patch(SECRETS, lying, {"data": {"log": ""}}, LOGS)), Forbidden)
+        assert isinstance(await refused(holder.list_all(SECRETS, LOGS)), Forbidden)
+        assert isinstance(await refused(holder.get(SECRETS, earlier.secret_name(1), LOGS)), Forbidden)
         assert isinstance(await refused(other.get(MANAGED_CLUSTERS, "east", "default")), Forbidden)
 
         # Of an older epoch, it is refused too, and may only look at who has it.
         made.lines["w1"].cut()
         await made.change(lambda managed: given(managed, "w9"))
         made.lines["w1"].mend()
-        for attempt in (another, _named(another, migration.log_secret_name("east", 2, 1))):
-            error = await refused(holder.create(SECRETS, attempt, "default"))
+        for attempt in (another, _named(another, log._replace(epoch=2).secret_name(1))):
+            error = await refused(holder.create(SECRETS, attempt, LOGS))
             assert "it is not the log of a ManagedCluster assigned to this worker" in error.message
         seen = await holder.get(MANAGED_CLUSTERS, "east", "default")
         assert seen["status"]["formerWorkers"] == ["w1"]
@@ -333,8 +346,8 @@ async def test_the_log_follows_and_is_only_its_holder_s(tmp_path: Path, monkeypa
         await eventually(forbidden)
 
 
-def _named(secret: Object, name: str) -> Object:
-    return {**secret, "metadata": {**secret["metadata"], "name": name}}
+def _named(secret: Object, name: str, **metadata: Any) -> Object:
+    return {**secret, "metadata": {**secret["metadata"], "name": name, **metadata}}
 
 
 @pytest.mark.soak

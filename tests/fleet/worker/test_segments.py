@@ -23,7 +23,7 @@ from shoal.fleet.worker.replication.segments import (
 )
 from shoal.fleet.worker.restore.decide import adapt_entries
 from shoal.fleet.worker.subscriber.decide import version_of
-from shoal.kinds.fleet import migration
+from shoal.kinds.fleet import cluster_log
 from shoal.kinds.fleet.logicalcluster import restored_revision, token_keys
 
 Object = dict[str, Any]
@@ -143,19 +143,31 @@ def test_a_base_is_due_when_changes_outgrow_it() -> None:
     assert log.needs_base
 
 
+UID = "11111111-1111-1111-1111-111111111111"
+
+
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("namespace", "name", "found"),
     [
-        ("east-log-1-2", ("east", 1, 2)),
-        ("east-log-1-log-2-3", ("east-log-1", 2, 3)),
-        ("east-log-01-2", None),
-        ("east-log-1", None),
-        ("-log-1-2", None),
-        ("east-kubeconfig", None),
+        ("shoal-logs", f"default.east.{UID}.1.2", ("default", "east", UID, 1, 2)),
+        ("shoal-logs", f"default.of.the.east.{UID}.1.2", ("default", "of.the.east", UID, 1, 2)),
+        ("shoal-logs", f"default.{UID}.1.2.{UID}.3.4", ("default", f"{UID}.1.2", UID, 3, 4)),
+        ("shoal-logs", f"default.east.{UID}.01.2", None),
+        ("shoal-logs", f"default.{UID}.1.2", None),
+        ("shoal-logs", "default.east.1.2", None),
+        ("default", f"default.east.{UID}.1.2", None),
+        ("shoal-logs", "east-log-1-2", ("shoal-logs", "east", "", 1, 2)),
+        ("default", "east-log-1-2", ("default", "east", "", 1, 2)),
+        ("default", "east-log-1-log-2-3", ("default", "east-log-1", "", 2, 3)),
+        ("default", "east-log-01-2", None),
+        ("default", "east-log-1", None),
+        ("default", "-log-1-2", None),
+        ("default", "east-kubeconfig", None),
     ],
 )
-def test_names_of_segments(name: str, found: tuple[str, int, int] | None) -> None:
-    assert migration.parse_log_secret_name(name) == found
+def test_names_of_segments(namespace: str, name: str, found: tuple[str, str, str, int, int] | None) -> None:
+    segment = cluster_log.parse_segment(namespace, name)
+    assert (segment and (*segment.log, segment.number)) == found
 
 
 # --- what is of a cluster, and what is another's where it is restored ---

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from shoal.assemble.server.api_server import worker_user
 from shoal.kinds.fleet import infrav1 as names
 from tests.faults.processes import Client, Refused, Up
 from tests.fleet.fleets import condition, managed, phase
@@ -73,6 +74,19 @@ def hub(place: Path) -> Iterator[Cluster]:
     finally:
         root.close()
         server.stop()
+
+
+@pytest.mark.parametrize("annotations", [{}, {"shoal.dev/store": ""}, {"shoal.dev/store": "s"}])
+def test_a_worker_makes_the_hub_start_nothing(hub: Cluster, place: Path, annotations: dict[str, str]) -> None:
+    """Only people declare Workers that the hub runs."""
+    hub.server.shoal.server.core.authenticator.add_static_token("token of crafty", worker_user("crafty"))
+    for spec in ({}, {"infrastructure": "process"}, {"infrastructure": "kind"}):
+        wanted = worker("crafty", **spec)
+        wanted["metadata"]["annotations"] = annotations
+        answer = hub.request("POST", WORKERS, wanted, token="token of crafty")
+        assert answer.status == 403, answer.body
+    assert hub.get(f"{WORKERS}/crafty").status == 404
+    assert not (place / "workers" / "crafty").exists()
 
 
 def test_a_declared_worker(hub: Cluster, place: Path) -> None:

@@ -20,9 +20,10 @@ from shoal.assemble.commands.provisioner import (
     ProvisionerProcess,
     ProvisionerSettings,
     install_missing_crds,
-    reject_shoal_servers,
+    reject_hosted_cluster,
 )
-from shoal.assemble.server.api_server import ApiServer, ApiServerSettings, admin_user
+from shoal.assemble.server.api_server import ApiServer, admin_user
+from shoal.assemble.server.api_server_settings import ApiServerSettings
 from shoal.assemble.server.embedded_controllers import new_controllers
 from shoal.capi.informers import CLUSTERS
 from shoal.cli.provisioner import command
@@ -152,8 +153,6 @@ async def test_what_is_missing_is_named(world: World) -> None:
     root = world.client("root")
     with pytest.raises(NotServed, match=r"does not serve nodepools\.karpenter\.sh/v1"):
         await ProvisionerProcess.start(root, root, EAST)
-    with pytest.raises(ProvisionedByShoal):
-        await reject_shoal_servers(root)
     await install_missing_crds(root)
     for kind in (NODE_POOLS, NODE_CLAIMS, NODE_CLASSES, NODE_OVERLAYS):
         await wait_until_served(root, kind, SystemClock())
@@ -165,6 +164,48 @@ async def test_what_is_missing_is_named(world: World) -> None:
     }
     with pytest.raises(ClusterNotFound, match=r"there is no Cluster default/east in the management cluster"):
         await ProvisionerProcess.start(root, root, EAST)
+
+
+@pytest.mark.anyio
+async def test_only_what_a_server_provisions_itself_is_rejected(world: World) -> None:
+    """The Machines of a cluster that is hosted elsewhere are on a Shoal hub with all its controllers."""
+    root, hosted = world.client("root"), world.client("default.east")
+    for obj in [*cluster_objects("east"), *size_objects("east", "small"), *size_objects("far", "small")]:
+        obj.get("spec", {}).pop("replicas", None)
+        await root.create(KINDS[obj["kind"]], obj, "default")
+    reference = {"apiGroup": "infrastructure.example.com", "kind": "MetalCluster", "name": "far"}
+    far_cluster = {**cluster_objects("far")[0], "spec": {"infrastructureRef": reference}}
+    await root.create(KINDS["Cluster"], far_cluster, "default")
+    far = ProvisionerConfig("default", "far", EAST.settings)
+    accounts = module.SERVICE_ACCOUNTS
+    await world.eventually(lambda: hosted.get(accounts, "shoal-admin", "kube-system"))
+    with pytest.raises(ProvisionedByShoal, match="the cluster with the pods is hosted by a Shoal server"):
+        await reject_hosted_cluster(hosted, root, far)
+    with pytest.raises(ProvisionedByShoal, match="Cluster default/east is hosted by a Shoal server"):
+        await reject_hosted_cluster(root, root, EAST)
+    with pytest.raises(ClusterNotFound):
+        await reject_hosted_cluster(root, root, ProvisionerConfig("default", "west"))
+    await reject_hosted_cluster(root, root, far)
+
+    async def scale(name: str, replicas: int) -> None:
+        await root.merge_patch(MACHINE_DEPLOYMENTS, name, {"spec": {"replicas": replicas}}, "default")
+
+    async def replicas(name: str) -> int:
+        return int((await root.get(MACHINE_DEPLOYMENTS, name, "default"))["spec"]["replicas"])
+
+    async def is_empty() -> bool:
+        return await replicas("east-small") == 0
+
+    tasks = [asyncio.create_task(each.run()) for each in new_provision_controllers(root, SystemClock())]
+    await scale("far-small", 2)
+    await scale("east-small", 2)
+    try:
+        await world.eventually(is_empty)
+        assert await replicas("far-small") == 2, "the server's own provisioner leaves it alone"
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from shoal.provision.clusterapi.nodegroups import (
 )
 from shoal.provision.clusterapi.offerings import cheapest
 from shoal.provision.clusterapi.price_list import PriceList, parse_price_list
+from shoal.provision.clusterapi.scale_from_zero import RESERVED_RESOURCES
 from tests.provision.hosted import CAPACITY, MEMBER, Object, node_class, size_objects
 
 TYPE, ZONE, CAPACITY_TYPE = (
@@ -267,10 +268,24 @@ def test_what_is_paid_for_already_is_a_reservation_of_its_largest_size() -> None
     (kind,) = instance_types([one], {"default/m": 1})
     (offer,) = kind.offerings
     assert (offer.reservation, offer.reservation_capacity, offer.remaining) == ("default.m", 2, 2)
-    assert offer.labels["karpenter.sh/reservation-id"] == "default.m"
+    assert offer.labels["shoal.dev/reservation-id"] == "default.m"
     one["metadata"]["annotations"][f"{CAPACITY}/labels"] += ",karpenter.sh/reservation-id=cr-1"
     (sold_out,) = instance_types([one], {"default/m": 3})[0].offerings
     assert (sold_out.reservation, sold_out.available) == ("cr-1", False)
+
+
+def test_what_the_system_reserves_is_not_allocatable() -> None:
+    one = announce("m", cpu="4", memory="16Gi")
+    one["metadata"]["annotations"][RESERVED_RESOURCES] = "cpu=200m, memory=1Gi,example.com/gpu=1,"
+    (kind,) = instance_types([one], {})
+    assert kind.capacity == parse_amounts({"cpu": "4", "memory": "16Gi", "pods": "110"})
+    assert kind.allocatable == parse_amounts({"cpu": "3800m", "memory": "15Gi", "pods": "110"})
+    other = announce("n", cpu="4", memory="16Gi", labels=f"{TYPE}=m")
+    one["metadata"]["annotations"][f"{CAPACITY}/labels"] = f"{TYPE}=m"
+    (kind,) = instance_types([one, other], {})
+    assert kind.allocatable["cpu"] == 3800, "no plan exceeds what any of its offerings has"
+    template = {"metadata": {"annotations": {RESERVED_RESOURCES: "cpu=5"}}}
+    assert group_of_deployment(announce("p", cpu="4", memory="1Gi"), template, PriceList()).allocatable["cpu"] == 0
 
 
 def test_a_machine_template_of_a_node_class_is_an_offering() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.provision.disruption.budgets import UNBOUNDED, allowed_disruptions, budget_limit
+from shoal.provision.disruption.budgets import UNBOUNDED, allowed_disruptions, budget_limit, nodes_consuming_budgets
 from shoal.provision.disruption.decide import decide
 from shoal.provision.disruption.emptiness import decide_emptiness
 from shoal.provision.disruption.model import DisruptionSettings
@@ -82,6 +82,7 @@ def test_nodes_that_are_going_or_not_ready_were_counted() -> None:
     for number in range(10):
         fleet.add(SMALL, ready=number != 0, going=number == 1, busy=number == 2)
     assert allowed_disruptions(fleet.snapshot(), "Empty") == {"default": 2}
+    assert nodes_consuming_budgets(fleet.snapshot()) == {"default": 3}
 
 
 @pytest.mark.parametrize(("nodes", "left"), [("30%", 7), ("0%", 10), ("100%", 0)])

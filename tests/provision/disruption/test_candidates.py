@@ -8,7 +8,8 @@ import pytest
 
 from shoal.clock import rfc3339
 from shoal.provision.disruption.candidates import candidates, consolidation_eligibility, is_removable_empty
-from shoal.provision.disruption.evictability import eviction_cost, has_do_not_disrupt
+from shoal.provision.evictability import eviction_cost
+from shoal.provision.pods import has_do_not_disrupt
 from tests.provision.catalogue import SMALL, pod, pool
 from tests.provision.disruption.fleet import NOW, Fleet, conditions, every, pdb
 

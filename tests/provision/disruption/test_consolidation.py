@@ -81,6 +81,20 @@ def test_a_node_whose_pods_came_a_moment_ago_is_not_filled_with_others() -> None
     assert names(found) == [old]
 
 
+@pytest.mark.parametrize("settings", [RULE, OURS], ids=[KARPENTER, OPTIMAL])
+def test_no_plan_counts_on_the_room_of_a_node_within_its_window(settings: DisruptionSettings) -> None:
+    fleet = Fleet(pool(disruption=every(consolidateAfter="1m")))
+    old = filled(fleet, MEDIUM, "500m")
+    young = fleet.add(LARGE, [pod("500m", "64Mi")], conditions=conditions("Launched", "Initialized", at=NOW - 30))
+    command = decide_consolidation(fleet.snapshot(), settings).command
+    if settings.planner == KARPENTER:
+        assert command is not None
+        assert command.replacements, f"pods of {old} move to {young.name}"
+    else:
+        assert command is None, f"a scheduler moves the pods of {old} to {young.name}, whatever is bought for them"
+    assert names(decide_consolidation(fleet.snapshot(NOW + 31), settings).command)
+
+
 def test_nothing_goes_on_the_strength_of_a_node_that_is_not_up_yet() -> None:
     fleet = Fleet(pool(types=(MEDIUM,), disruption=every()))
     filled(fleet, MEDIUM, "500m")

@@ -9,7 +9,7 @@ import pytest
 
 from shoal.objects.conditions import condition_is, get_condition
 from shoal.provision.clusterapi.provider import MACHINE_DEPLOYMENTS as MACHINE_DEPLOYMENTS
-from shoal.provision.state import NODE_POOLS, NODES, PODS
+from shoal.provision.state import NODE_CLAIMS, NODE_POOLS, NODES, PODS
 from tests.provision.disruption.stage import DEPLOYMENTS, PDBS, Stage, stage
 from tests.provision.hosted import deployment, pod, size_objects
 
@@ -152,3 +152,31 @@ async def test_a_kept_pod_keeps_its_node_and_so_does_a_replacement_that_is_not_t
             return [each["metadata"]["uid"] for each in await found.claims()] == [uid]
 
         await found.until(alone)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kept_by", ["annotation", "budget"])
+async def test_nothing_is_bought_for_pods_that_cannot_be_evicted(tmp_path: Path, kept_by: str) -> None:
+    async with stage(tmp_path, ("small",)) as found:
+        await found.pool(**budget("100%"))
+        kept = pod("kept")
+        kept["metadata"]["labels"] = {"app": "kept"}
+        if kept_by == "annotation":
+            kept["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
+        else:
+            spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "kept"}}}
+            body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "kept"}}
+            await found.hosted.create(PDBS, {**body, "spec": spec}, "default")
+        await found.hosted.create(PODS, kept, "default")
+        await found.running(1)
+        await found.settled(["small"])
+        await found.rest(5)
+        (claim,) = await found.claims()
+        await found.hosted.delete(NODE_CLAIMS, claim["metadata"]["name"])
+
+        async def alone() -> None:
+            assert len(await found.claims()) == 1, "a second node would stand idle"
+
+        found.watched.append(alone)
+        await found.rest(30)
+        await found.running(1)

@@ -28,6 +28,7 @@ from shoal.provision.cloudprovider.types import (
 )
 from shoal.provision.controllers import new_lifecycle_controllers
 from shoal.provision.management import StoreResolver
+from shoal.provision.settings import FixedSettings, ProvisionerSettings
 from shoal.provision.state import NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, NODES, PODS, ClusterState
 from shoal.runtime.event_recorder import EVENTS, EventRecorder
 from tests.controlplane.world import World, world
@@ -236,8 +237,9 @@ async def stage(directory: Path, *, repair: bool = False) -> AsyncIterator[Stage
         cluster = await given.cluster(CLUSTER)
         await cluster.list_all(PRIORITIES)  # those of the system are there from the first look on
         homes, cloud = StoreResolver(given.client), Cloud()
+        settings = FixedSettings(ProvisionerSettings(node_repair=repair))
         view, recorder = ClusterState(homes, given.clock), EventRecorder(homes.client, given.clock)
-        loops = new_lifecycle_controllers(homes, view, cloud, recorder, given.clock, repair=repair)
+        loops = new_lifecycle_controllers(homes, view, cloud, recorder, given.clock, settings)
         tasks = [asyncio.create_task(each.run()) for each in (view, recorder, *loops)]
         try:
             yield Stage(given, cloud)

@@ -88,7 +88,9 @@ def _shown(cluster: Cluster, *wanted: str) -> bool:
 
 def test_a_scrape_tells_of_nodes_and_pools(hosted: Hosted, cluster: Cluster) -> None:
     hosted.pool(limits={"cpu": "100"}, disruption={"consolidateAfter": "Never"})
-    hosted.cluster.post(DEPLOYMENTS, deployment("web", 2)).ok()
+    wanted = deployment("web", 2)
+    wanted["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "600m"}
+    hosted.cluster.post(DEPLOYMENTS, wanted).ok()
     hosted.running(2)
     name = hosted.cluster.name
     hosted.eventually(
@@ -104,6 +106,9 @@ def test_a_scrape_tells_of_nodes_and_pools(hosted: Hosted, cluster: Cluster) -> 
             f'karpenter_cluster_utilization_percent{{cluster="{name}",resource_type="cpu"}} 50',
             f'karpenter_pods_startup_duration_seconds_count{{cluster="{name}"}} 2',
             "karpenter_cluster_state_synced 1",
+            "karpenter_cluster_state_unsynced_time_seconds 0",
+            f'karpenter_nodes_total_pod_limits{{cluster="{name}",node_name="',
+            f'karpenter_nodepools_nodes_consuming_budgets{{cluster="{name}",nodepool="default",reason="Empty"}} 0',
             'method="Create",provider="clusterapi"} ',
         )
     )

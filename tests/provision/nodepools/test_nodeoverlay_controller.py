@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.objects.conditions import condition_is, get_condition
-from tests.provision.hosted import CLAIMS, PODS, Hosted, pod
+from tests.provision.hosted import CLAIMS, NODES, PODS, Hosted, pod
 
 Object = dict[str, Any]
 
@@ -44,15 +44,6 @@ def test_the_cheapest_is_what_overlays_make_the_cheapest(hosted: Hosted) -> None
 
 def test_a_resource_that_only_an_overlay_knows(hosted: Hosted) -> None:
     fuse = "example.com/fuse"
-    template = hosted.path("embeddedmachinetemplates", "east-large")
-    has = {"cpu": "16", "memory": "64Gi", "pods": "110", fuse: "1"}
-    made = hosted.root.get(template).ok()
-    made["metadata"] = {"name": "east-fused"}
-    made["spec"]["template"]["spec"]["capacity"] = has
-    hosted.root.post(hosted.path("embeddedmachinetemplates"), made).ok()
-    reference = {"infrastructureRef": {"name": "east-fused"}}
-    path = hosted.path("machinedeployments", "east-large")
-    hosted.root.patch(path, {"spec": {"template": {"spec": reference}}}).ok()
     hosted.pool(disruption={"consolidateAfter": "Never"})
     wanted = pod("one")
     wanted["spec"]["containers"][0]["resources"] = {"requests": {fuse: "1"}, "limits": {fuse: "1"}}
@@ -64,3 +55,5 @@ def test_a_resource_that_only_an_overlay_knows(hosted: Hosted) -> None:
     (claim,) = hosted.bought()
     assert claim["metadata"]["labels"][TYPE] == "large"
     assert claim["status"]["allocatable"][fuse] == "1"
+    (node,) = hosted.items(NODES)
+    assert (node["status"]["capacity"][fuse], node["status"]["allocatable"][fuse]) == ("1", "1")

@@ -34,8 +34,11 @@ def test_a_pod_whose_volume_is_missing_is_told_and_nothing_is_bought(hosted: Hos
 
 def test_pods_of_a_node_that_is_going_are_bought_for_before_they_leave(hosted: Hosted) -> None:
     hosted.pool()
-    budget = {"spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}}, "metadata": {"name": "web"}}
+    budget = {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}, "metadata": {"name": "web"}}
     hosted.cluster.post(BUDGETS, {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **budget}).ok()
+    lost = pod("lost", nodeSelector={"no": "where"})
+    lost["metadata"]["labels"] = {"app": "web"}
+    hosted.cluster.post(PODS, lost).ok()
     hosted.cluster.post(DEPLOYMENTS, deployment("web", 1)).ok()
     (running,) = hosted.running(1)
     (first,) = hosted.items(CLAIMS)
@@ -48,3 +51,26 @@ def test_pods_of_a_node_that_is_going_are_bought_for_before_they_leave(hosted: H
         lambda: [each["metadata"]["name"] for each in hosted.items(CLAIMS)] != [first["metadata"]["name"]]
     )
     hosted.eventually(lambda: len(hosted.items(CLAIMS)) == 1)
+
+
+def test_daemonsets_count_with_the_requests_that_their_pods_have(hosted: Hosted) -> None:
+    hosted.pool(requirements=[{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["small"]}])
+    limit_ranges = "/api/v1/namespaces/agents/limitranges"
+    hosted.cluster.post("/api/v1/namespaces", {"metadata": {"name": "agents"}}).ok()
+    limits = {"type": "Container", "defaultRequest": {"cpu": "800m"}}
+    body = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "default"}, "spec": {"limits": [limits]}}
+    hosted.cluster.post(limit_ranges, body).ok()
+    labels = {"app": "agent"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "agent"}]}}
+    daemons = {"selector": {"matchLabels": labels}, "template": template}
+    body = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"}, "spec": daemons}
+    hosted.cluster.post("/apis/apps/v1/namespaces/agents/daemonsets", body).ok()
+    hosted.cluster.post(PODS, pod("first", "1")).ok()
+    hosted.running(1)
+    agents = "/api/v1/namespaces/agents/pods"
+    hosted.eventually(lambda: [each["spec"].get("nodeName") for each in hosted.items(agents)])
+    for name in ("second", "third"):
+        hosted.cluster.post(PODS, pod(name, "1")).ok()
+    hosted.running(3)
+    requests = [each["spec"]["resources"]["requests"]["cpu"] for each in hosted.bought()]
+    assert sorted(requests) == ["1", "1800m", "1800m"], "the first was bought before an agent ran"

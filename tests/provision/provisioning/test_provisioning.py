@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from shoal.objects.conditions import condition_is, get_condition
 from tests.provision.hosted import (
+    CAPACITY,
     CLAIMS,
     CLASSES,
     DEPLOYMENTS,
@@ -22,6 +25,32 @@ from tests.provision.hosted import (
 )
 
 TYPE = "node.kubernetes.io/instance-type"
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+REJECT_CLAIMS: Object = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicy",
+    "metadata": {"name": "no-claims"},
+    "spec": {
+        "matchConstraints": {
+            "resourceRules": [
+                {
+                    "apiGroups": ["karpenter.sh"],
+                    "apiVersions": ["v1"],
+                    "operations": ["CREATE"],
+                    "resources": ["nodeclaims"],
+                }
+            ]
+        },
+        "validations": [{"expression": "false", "message": "not today"}],
+    },
+}
+REJECT_CLAIMS_BINDING: Object = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicyBinding",
+    "metadata": {"name": "no-claims"},
+    "spec": {"policyName": "no-claims", "validationActions": ["Deny"]},
+}
 
 
 def ready(hosted: Hosted, path: str, condition: str = "Ready") -> Object:
@@ -122,6 +151,19 @@ def test_pods_that_fit_nothing_are_told_why(hosted: Hosted) -> None:
     assert not hosted.items(CLAIMS)
 
 
+def test_pods_are_told_that_there_is_no_node_pool_and_that_none_is_ready(
+    hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.provision.provisioning.controller.NO_POOL_DELAY_SECONDS", 0.1)
+    hosted.cluster.post(PODS, pod("one", "1")).ok()
+    hosted.eventually(lambda: any("no NodePool exists" in each for each in hosted.events("FailedScheduling")))
+    hosted.cluster.post(POOLS, node_pool()).ok()
+    wanted = 'NodePool "default" is not ready, NodeClassReady: NodeClassNotFound'
+    hosted.eventually(lambda: any(wanted in each for each in hosted.events("FailedScheduling")))
+    hosted.cluster.post(CLASSES, node_class()).ok()
+    hosted.running(1)
+
+
 def test_a_selector_chooses_among_those_that_take_part(hosted: Hosted) -> None:
     stranger = size_objects("east", "small")
     for each in stranger:
@@ -158,6 +200,40 @@ def test_limits_of_the_pool_and_sizes_of_deployments_hold(hosted: Hosted) -> Non
     assert len(hosted.items(CLAIMS)) == 4
 
 
+@pytest.mark.parametrize("label", ["", "karpenter.sh/reservation-id", "shoal.dev/reservation-id"])
+def test_reserved_machines_are_bought_first_and_as_many_as_there_are(hosted: Hosted, label: str) -> None:
+    template, deployment_ = size_objects(
+        "east", "small", cluster_api_autoscaler_node_group_max_size="1", machine_current_price="0.01"
+    )
+    annotations = deployment_["metadata"]["annotations"]
+    annotations[f"{CAPACITY}/labels"] += ",karpenter.sh/capacity-type=reserved" + (f",{label}=r-1" if label else "")
+    for each in (template, deployment_):
+        each["metadata"]["name"] = "east-reserved"
+    hosted.put(template, deployment_)
+    hosted.pool()
+    for number in range(2):
+        hosted.cluster.post(PODS, pod(f"p{number}", "1500m")).ok()
+    hosted.running(2)
+    found = {each["metadata"]["labels"]["karpenter.sh/capacity-type"]: each for each in hosted.bought()}
+    assert found.keys() == {"reserved", "on-demand"}
+    reservation: Object = {"key": "shoal.dev/reservation-id", "operator": "In"}
+    reservation["values"] = ["r-1" if label else f"{hosted.namespace}.east-reserved"]
+    assert reservation in found["reserved"]["spec"]["requirements"]
+    assert hosted.replicas()["reserved"] == 1
+
+
+def test_a_rejected_nodeclaim_is_an_event_of_its_pods(hosted: Hosted) -> None:
+    hosted.cluster.post(POLICIES, REJECT_CLAIMS).ok()
+    hosted.cluster.post(BINDINGS, REJECT_CLAIMS_BINDING).ok()
+    hosted.pool()
+    hosted.cluster.post(PODS, pod("one")).ok()
+    wanted = "Failed to schedule pod, the NodeClaim was rejected: "
+    hosted.eventually(
+        lambda: any(each.startswith(wanted) and "not today" in each for each in hosted.events("FailedScheduling"))
+    )
+    assert not hosted.items(CLAIMS)
+
+
 def test_a_pool_says_what_keeps_it_from_buying(hosted: Hosted) -> None:
     hosted.cluster.post(POOLS, node_pool()).ok()
     path = f"{POOLS}/default"
@@ -172,13 +248,32 @@ def test_a_pool_says_what_keeps_it_from_buying(hosted: Hosted) -> None:
     ruled_out = [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["x"]}]
     refused = hosted.cluster.post(POOLS, node_pool("bad", ruled_out))
     assert (refused.status, 'label "kubernetes.io/hostname" is restricted' in refused["message"]) == (422, True)
-    bad = node_pool("bad")
-    bad["spec"]["replicas"] = 1
-    hosted.cluster.post(POOLS, bad).ok()
-    hosted.eventually(lambda: condition_is(hosted.cluster.get(f"{POOLS}/bad").ok(), "ValidationSucceeded", "False"))
-    said = get_condition(hosted.cluster.get(f"{POOLS}/bad").ok(), "ValidationSucceeded")
-    assert said is not None
-    assert said["message"] == "static NodePools are not supported: spec.replicas must not be set"
+
+
+def test_a_static_pool_has_as_many_nodes_as_it_says(hosted: Hosted) -> None:
+    hosted.pool(
+        replicas=2,
+        limits={"nodes": "3"},
+        disruption={"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]},
+        requirements=[{"key": TYPE, "operator": "In", "values": ["small"]}],
+    )
+    hosted.eventually(lambda: len(hosted.items(NODES)) == 2)
+    assert [each["metadata"]["labels"][TYPE] for each in hosted.bought()] == ["small", "small"]
+    hosted.cluster.post(PODS, pod("one", "1500m")).ok()
+    (running,) = hosted.running(1)
+    for number in range(2):
+        hosted.cluster.post(PODS, pod(f"p{number}", "1500m")).ok()
+    hosted.running(2)
+    hosted.eventually(lambda: hosted.events("FailedScheduling"))
+    hosted.cluster.patch(f"{POOLS}/default/scale", {"spec": {"replicas": 9}}).ok()
+    hosted.running(3)
+    assert len(hosted.items(CLAIMS)) == 3, "limits.nodes holds"
+    for number in range(2):
+        hosted.cluster.delete(f"{PODS}/p{number}").ok()
+    hosted.cluster.patch(f"{POOLS}/default/scale", {"spec": {"replicas": 1}}).ok()
+    hosted.eventually(lambda: len(hosted.items(NODES)) == 1)
+    (left,) = hosted.items(NODES)
+    assert left["metadata"]["name"] == running["spec"]["nodeName"], "nodes with pods are deleted last"
 
 
 def test_a_class_without_machine_deployments_is_not_ready(hosted: Hosted) -> None:

@@ -41,7 +41,7 @@ from tests.provision.scenarios.words import (
 )
 
 AMD = {ARCH: "amd64"}
-RESERVATION = "karpenter.sh/reservation-id"
+RESERVATION = "shoal.dev/reservation-id"
 
 
 # --- packing and the choice of a type ---

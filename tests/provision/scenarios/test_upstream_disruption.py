@@ -11,7 +11,7 @@ from shoal.fit.resources import parse_amounts
 from shoal.provision.disruption.budgets import UNBOUNDED, budget_limit, is_active
 from shoal.provision.disruption.candidates import candidates
 from shoal.provision.disruption.decide import decide_drift
-from shoal.provision.disruption.evictability import eviction_cost
+from shoal.provision.evictability import eviction_cost
 from shoal.provision.simulation.model import BEST_EFFORT, IGNORE
 from shoal.provision.simulator import fake
 from shoal.provision.simulator.instance_type import OfferingSpec
@@ -409,7 +409,7 @@ def test_into_a_reservation_of_the_same_type(rule: Make, kind: str) -> None:
     (name,) = world.claims
     labels = world.nodes[name]["metadata"]["labels"]
     assert (labels[TYPE], labels[CAPACITY]) == (old.name, RESERVED)
-    assert labels["karpenter.sh/reservation-id"] == "r-1"
+    assert labels["shoal.dev/reservation-id"] == "r-1"
 
 
 # --- budgets of consolidation ---

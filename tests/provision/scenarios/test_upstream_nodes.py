@@ -43,7 +43,7 @@ from tests.provision.scenarios.words import (
 
 Object = dict[str, Any]
 TINY: Object = {"cpu": "10m"}
-RESERVATION = "karpenter.sh/reservation-id"
+RESERVATION = "shoal.dev/reservation-id"
 
 
 # --- coming ---

@@ -9,13 +9,16 @@ import copy
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
+from shoal.apiserver.registry.schema import KindSchema
 from shoal.fit.ports import HostPort, host_ports, ports_conflict
 from shoal.fit.requirements import from_pod, required_terms
 from shoal.fit.resources import fits, parse_amounts, pod_requests, total
 from shoal.fit.taints import first_untolerated
 from shoal.kinds.karpenter.karpenter import INITIALIZED_LABEL, NODE_POOL_LABEL
+from shoal.kinds.shoal_crds import shoal_crds
 from shoal.provision.cloudprovider.types import InstanceType
 from shoal.provision.provisioning.existing_nodes import existing_nodes, pool_usage
 from shoal.provision.provisioning.nodeclaim import new_node_claim
@@ -31,6 +34,14 @@ from shoal.provision.simulator.decide import (
 
 Object = dict[str, Any]
 Planner = Callable[[SchedulingInput], Results]
+
+
+@cache
+def claim_schema() -> KindSchema:
+    """Schema and rules of NodeClaims, as the server has them."""
+    (definition,) = (each for each in shoal_crds("cluster") if each["spec"]["names"]["kind"] == "NodeClaim")
+    return KindSchema(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+
 
 OLD_TYPE = "beta.kubernetes.io/instance-type"
 """Simulated nodes have only the new label."""
@@ -98,6 +109,8 @@ class World:
     def launch(self, new: NewNodeClaim) -> None:
         owner = next(each for each in self.pools if each["metadata"]["name"] == new.pool)
         claim = new_node_claim(owner, new)
+        errors = claim_schema().validate(claim, None, status=False)
+        assert not errors, f"the API server would reject {new.name}: {errors}"
         claim["metadata"]["uid"] = f"uid-{new.name}"
         found = matching_offerings(self.stock(new.pool), *requirements_of(claim))
         assert found, f"nothing can be had for {new.name}"

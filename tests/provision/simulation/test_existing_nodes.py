@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from shoal.fit.requirements import Requirements
 from shoal.fit.resources import parse_amounts, pod_requests
 from shoal.provision.provisioning.existing_nodes import existing_nodes, pool_usage
 from shoal.provision.provisioning.nodeclaim import free_name, new_node_claim
@@ -76,7 +78,7 @@ def test_node_selectors_and_affinity_choose_types_and_zones() -> None:
     two = [pod(nodeSelector={ZONE: "z1"}), pod(nodeSelector={ZONE: "z2"})]
     assert len(plan(two, [], [mine]).new_node_claims) == 2, "no node is in two zones"
     (failure,) = plan(pods(1, nodeSelector={ZONE: "z9"}), [], [mine]).failures
-    assert f"no available instance type meets all requirements, {ZONE} In [z9]" in failure[1]
+    assert f"no instance type meets all requirements, {ZONE} In [z9]" in failure[1]
     narrow = pool(types=types, requirements=[{"key": ZONE, "operator": "In", "values": ["z1"]}])
     (failure,) = plan(pods(1, nodeSelector={ZONE: "z2"}), [], [narrow]).failures
     assert f"incompatible requirements, key {ZONE}, In [z2] not in In [z1]" in failure[1]
@@ -94,6 +96,40 @@ def test_the_alternatives_of_affinity_are_all_tried() -> None:
 def test_a_label_nobody_defined_is_on_no_node(operator: str, values: list[str], some: int) -> None:
     found = plan(pods(1, affinity=needs("example.com/disk", operator, *values)), [], [pool()])
     assert len(found.new_node_claims) == some
+
+
+DISK = "example.com/disk"
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "types", "price"),
+    [
+        ("In", ["ssd"], ["fast", "mixed"], 0.5),
+        ("Exists", [], ["fast", "mixed"], 0.5),
+        ("NotIn", ["ssd"], ["small", "mixed"], 0.4),
+        ("DoesNotExist", [], ["small", "mixed"], 0.4),
+        ("In", ["tape"], [], 0.0),
+    ],
+)
+def test_a_label_of_some_machines_is_not_on_others(
+    operator: str, values: list[str], types: list[str], price: float
+) -> None:
+    fast, small = kind("fast", 4, "16Gi", 0.7, labels={DISK: "ssd"}), kind("small", 2, "8Gi", 0.6)
+    labelled = kind("mixed", 4, "16Gi", 0.5, labels={DISK: "ssd"}).offerings
+    mixed = kind("mixed", 4, "16Gi", 0.4, zones=("b",))
+    mixed = replace(mixed, offerings=labelled + mixed.offerings, requirements=Requirements())
+    asking = pods(1, affinity=needs(DISK, operator, *values))
+    found = plan(asking, [], [pool(types=(small, fast, mixed))])
+    assert [sorted(claim.types) for claim in found.new_node_claims] == ([sorted(types)] if types else [])
+    assert [claim.price for claim in found.new_node_claims] == ([price] if types else [])
+
+
+def test_a_label_of_the_pool_is_on_all_its_nodes() -> None:
+    types = (SMALL, kind("fast", 4, "16Gi", 0.5, labels={DISK: "ssd"}))
+    sets_it = pool(types=types, requirements=[{"key": DISK, "operator": "In", "values": ["ssd"]}])
+    assert bought(plan(pods(1, nodeSelector={DISK: "ssd"}), [], [sets_it])) == ["small"]
+    (failure,) = plan(pods(1, "1", nodeSelector={"shoal.dev/reservation-id": "r1"}), [], [sets_it]).failures
+    assert 'label "shoal.dev/reservation-id" does not have known values' in failure[1]
 
 
 def test_a_pool_with_several_values_gives_the_one_that_is_asked_for() -> None:
@@ -168,6 +204,35 @@ def test_why_a_pod_gets_no_node_is_said() -> None:
     assert "no instance type has enough resources for cpu=100, memory=256Mi, pods=1" in reason(pod("100"))
     assert reason(pod(), pool(types=())) == 'incompatible with nodepool "default", it has no instance types'
     assert "no NodePool is ready" in plan([pod()], [], []).failures[0][1]
+    small = pool(types=(kind("small", 2, "8Gi", 0.04, labels={ARCH: "amd64"}, zones=("z1",)),))
+    soldout = pool(types=(kind("small", 2, "8Gi", 0.04, room=0, zones=("z1",)), MEDIUM))
+    assert reason(pod(nodeSelector={ZONE: "z9"}), small).endswith(
+        f"no instance type meets all requirements, {ZONE} In [z9]"
+    )
+    taken = reason(pod(nodeSelector={ZONE: "z1"}), soldout)
+    assert taken.endswith("sold out, or at the maximum number of machines: small")
+    large_taken = (SMALL, MEDIUM, kind("large", 16, "64Gi", 0.3, room=0))
+    all_taken = tuple(replace(each, offerings=large_taken[2].offerings) for each in large_taken)
+    for types in (large_taken, all_taken):
+        assert reason(pod("10"), pool(types=types)).endswith("maximum number of machines: large"), (
+            "others are too small"
+        )
+        assert "no instance type has enough resources for cpu=100," in reason(pod("100"), pool(types=types))
+
+    def reason_beside(daemons: Object, one: Object) -> str:
+        ((_, said),) = plan([one], [], [small], [daemons], {}).failures
+        return said
+
+    assert reason_beside(daemon("500m"), pod("1800m")).endswith(
+        "no instance type has enough resources for cpu=1800m, memory=256Mi, pods=1"
+        " beside DaemonSets, which use cpu=500m, memory=128Mi, pods=1 of small"
+    )
+    assert "beside DaemonSets" not in reason_beside(daemon("500m"), pod("3"))
+    assert reason_beside(daemon("3"), pod()).endswith("the requests of DaemonSets exceed each of its instance types")
+    on_port: Any = {"containers": [{"name": "a", "ports": [{"containerPort": 80, "hostPort": 8080}]}]}
+    assert reason_beside({"spec": {"template": {"spec": on_port}}}, pod(**on_port)).endswith(
+        "DaemonSets use its host ports on each instance type: 8080/TCP"
+    )
     both = reason(pod("100"), pool("a"), pool("b"))
     assert 'nodepool "a"' in both
     assert 'nodepool "b"' in both

@@ -62,7 +62,7 @@ def test_what_can_no_longer_be_had_is_not_bought() -> None:
     none = (kind("small", 2, "8Gi", 0.04, room=0),)
     found = cheapest(pods(1), pool(types=none))
     assert not found.new_node_claims
-    assert "no available instance type" in found.failures[0][1]
+    assert "sold out, or at the maximum number of machines: small" in found.failures[0][1]
 
 
 def test_host_ports_and_pods_that_stay_apart_get_nodes_of_their_own() -> None:

@@ -238,7 +238,7 @@ def reserved(name: str, cpu: int, price: float, reservation: str = "") -> Instan
     labels = {INSTANCE_TYPE: name, ZONE: "a", "karpenter.sh/capacity-type": "on-demand"}
     offerings = [Offering(f"{name}-od", labels, price)]
     if reservation:
-        more = {"karpenter.sh/capacity-type": "reserved", "karpenter.sh/reservation-id": reservation}
+        more = {"karpenter.sh/capacity-type": "reserved", "shoal.dev/reservation-id": reservation}
         sold = Offering(f"{name}-r", labels | more, 0.0, reservation=reservation, reservation_capacity=1)
         offerings.append(sold)
     return InstanceType(name, has, has, tuple(offerings))
@@ -253,7 +253,7 @@ def test_a_claim_holds_the_reservations_it_could_be_had_of_and_others_wait() -> 
     found = simulate(question)
     (claim,) = found.new_node_claims
     assert claim.requirements["karpenter.sh/capacity-type"].values == {"reserved"}
-    assert claim.requirements["karpenter.sh/reservation-id"].values == {"r-m", "r-s"}
+    assert claim.requirements["shoal.dev/reservation-id"].values == {"r-m", "r-s"}
     assert len(found.awaiting_reservation) == 2
     assert not found.failures
     found = simulate(replace(question, reserved_offering_mode=FALLBACK))
@@ -289,6 +289,20 @@ def test_a_place_that_is_settling_takes_only_pods_that_have_no_node() -> None:
     )
     assert named(simulate(question))[moving["metadata"]["uid"]] == "n2"
     assert set(named(simulate(question)).values()) == {"n1", "n2"}
+
+
+def test_a_node_with_a_csi_limit_takes_as_many_volumes() -> None:
+    asked = pods(3)
+    first, second, third = (each["metadata"]["uid"] for each in asked)
+    attachments = {uid: frozenset([("ebs", uid)]) for uid in (first, second)} | {third: frozenset([("efs", third)])}
+    limited = node("n1", attach_limits={"ebs": 2}, attachments=frozenset([("ebs", "there")]))
+    found = simulate(SchedulingInput(asked, [limited], [pool()], attachments=attachments))
+    assert named(found) == {first: "n1", third: "n1"}
+    assert bought(found) == ["small"], "a new node has no limit that is known"
+    shared = {uid: frozenset([("ebs", "there")]) for uid in (first, second, third)}
+    found = simulate(SchedulingInput(asked, [limited], [pool()], attachments=shared))
+    assert set(named(found).values()) == {"n1"}
+    assert not found.new_node_claims
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from shoal.assemble.server.api_server import ApiServer, ApiServerSettings, admin_user
+from shoal.assemble.server.api_server import ApiServer, admin_user
+from shoal.assemble.server.api_server_settings import ApiServerSettings
 from shoal.assemble.server.embedded_controllers import new_controllers
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import SystemClock

@@ -6,6 +6,31 @@
 {{- end -}}
 {{- end -}}
 
+{{/* The names of the hub's Service, the shortest first, one a line. */}}
+{{- define "shoal.hubNames" -}}
+{{- $name := printf "%s-hub" (include "shoal.name" .) -}}
+{{ $name }}
+{{ $name }}.{{ .Release.Namespace }}
+{{ $name }}.{{ .Release.Namespace }}.svc
+{{ $name }}.{{ .Release.Namespace }}.svc.{{ .Values.hub.clusterDomain }}
+{{- end -}}
+
+{{/* The workers that join by themselves, comma-separated: those without a Secret of their own. */}}
+{{- define "shoal.joining" -}}
+{{- $names := list -}}
+{{- range .Values.workers -}}
+{{- if not .hubSecret -}}
+{{- $names = append $names .name -}}
+{{- end -}}
+{{- end -}}
+{{- join "," $names -}}
+{{- end -}}
+
+{{/* The Secret in which the hub keeps the join token. Call with (dict "root" $ "worker" "far"). */}}
+{{- define "shoal.joinSecret" -}}
+{{ include "shoal.name" .root }}-worker-{{ .worker }}-join
+{{- end -}}
+
 {{- define "shoal.image" -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default (.Chart.AppVersion | replace "+" "_") }}
 {{- end -}}
@@ -13,9 +38,9 @@
 {{/* The labels that select pods, which must not change in a release. Call with (dict "root" $ "part" "hub"). */}}
 {{- define "shoal.selector" -}}
 app.kubernetes.io/name: shoal-{{ .part }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 {{- with .worker }}
-shoal.dev/worker: {{ . }}
+shoal.dev/worker: {{ . | quote }}
 {{- end }}
 {{- end -}}
 

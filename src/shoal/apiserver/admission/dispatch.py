@@ -19,7 +19,7 @@ from shoal.apiserver.admission.policies import MutatingPolicies, validate_polici
 from shoal.apiserver.admission.projection import SUBRESOURCE_BODY, WHOLE_OBJECT, Projection
 from shoal.apiserver.registry.policy_source import NO_POLICIES, MatchedPolicies
 from shoal.apiserver.request.deadline import request_timeout
-from shoal.apiserver.server import RequestContext, ServerComponents
+from shoal.apiserver.server import RequestContext, ServerComponents, slice_path
 from shoal.apiserver.webhooks import metrics
 from shoal.apiserver.webhooks import review as words
 from shoal.apiserver.webhooks.client import CallError
@@ -234,6 +234,12 @@ class AdmissionDispatcher(AdmissionAttributes):
             raise CallError(f"failed to call webhook: {error}") from None
         try:
             response = words.parse_review(version, uid, answer, mutating=mutating)
+        except words.UnrecognisedResponse as error:
+            hidden = self.server.webhooks.client.undisclosed_failure(
+                call.info.cluster, webhook.client_config, seconds, str(error)
+            )
+            reason = f"failed to call webhook: {hidden}" if hidden else f"received invalid webhook response: {error}"
+            raise CallError(reason) from None
         except words.InvalidResponse as error:
             raise CallError(f"received invalid webhook response: {error}") from None
         for key, value in response.annotations.items():
@@ -265,7 +271,12 @@ class AdmissionDispatcher(AdmissionAttributes):
         )
         request = self.admission_request(matched, new_object, old_object)
         try:
-            return match_conditions_met(webhook.match_conditions, new_object, old_object, request, self.cel_authorizer)
+            return await self.server.slices.call(
+                slice_path(self.ctx),
+                lambda pause: match_conditions_met(
+                    webhook.match_conditions, new_object, old_object, request, self.cel_authorizer, pause
+                ),
+            )
         except MatchError as error:
             if webhook.fails_open:
                 return False

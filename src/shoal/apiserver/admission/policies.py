@@ -1,24 +1,25 @@
 """Evaluates admission policies for a write: denials, warnings, audit annotations and mutations.
 `registry.policy_source` selects and orders the policies; `kinds.admissionregistration.policies` evaluates one.
 
-A long evaluation yields to the event loop between expressions, because the server has one thread.
+Long compilations and evaluations run in slices (`flowcontrol.slices`), because the server has one event loop.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import orjson
 
 from shoal.apiserver.admission.attributes import AdmissionAttributes
 from shoal.apiserver.admission.parameters import ConfigurationError, find_parameters, param_resource
 from shoal.apiserver.admission.projection import Projection
+from shoal.apiserver.flowcontrol.sliced_call import SlicedFunc
 from shoal.apiserver.registry.policy_source import MatchedPolicy, MatchedRules
 from shoal.apiserver.registry.registry import Resource
-from shoal.clock import Clock
+from shoal.apiserver.server import slice_path
 from shoal.kinds.admissionregistration.policies import MatchError
 from shoal.objects.errors import Cause, Forbidden, Invalid, StatusError, TooLarge, Unauthorized
 
@@ -28,9 +29,8 @@ if TYPE_CHECKING:
     from shoal.kinds.admissionregistration.policies.validating import PolicyDecision, PolicyDenial
 
 Object = dict[str, Any]
+T = TypeVar("T")
 
-YIELD_AFTER_SECONDS = 0.01
-"""Seconds one write may block the event loop."""
 VALIDATION_FAILURE_KEY = "validation.policy.admission.k8s.io/validation_failure"
 _REASONS: dict[str, type[StatusError]] = {
     "Forbidden": Forbidden,
@@ -93,14 +93,16 @@ async def _evaluate(
     old: Object | None,
     projection: Projection,
 ) -> PolicyDecision:
-    from shoal.kinds.admissionregistration.policies.validating import PolicyDecision, evaluate_policy  # noqa: PLC0415 - CEL is imported only for clusters with policies
+    from shoal.kinds.admissionregistration.policies.validating import evaluate_policy  # noqa: PLC0415 - CEL is imported only for clusters with policies
 
-    decision = PolicyDecision()
+    slices, path = attributes.server.slices, slice_path(attributes.ctx)
+    await slices.complete(path, policy.expressions.compile())
     inputs = await _inputs(attributes, resource, params, new, old, projection)
-    yield_timer = _YieldTimer(attributes.server.clock)
-    for _ in evaluate_policy(policy, inputs, decision):
-        await yield_timer.maybe_yield()
-    return decision
+    return await slices.call(path, _with_pause(partial(evaluate_policy, policy), inputs))
+
+
+def _with_pause(evaluate: Callable[[EvaluationInputs], T], inputs: EvaluationInputs) -> SlicedFunc[T]:
+    return lambda pause: evaluate(inputs._replace(pause=pause))
 
 
 def _apply_actions(
@@ -227,10 +229,14 @@ class MutatingPolicies:
         from shoal.kinds.admissionregistration.policies.evaluation import all_conditions_met  # noqa: PLC0415
         from shoal.kinds.admissionregistration.policies.mutating import MutationError, apply_mutation  # noqa: PLC0415
 
-        question, compiled = self._question, policy.expressions
+        question = self._question
+        slices, path = question.server.slices, slice_path(question.ctx)
+        await slices.complete(path, policy.expressions.compile())
+        compiled = policy.expressions.compiled
         inputs = await _inputs(question, resource, params, new, old, projection)
         try:
-            if not all_conditions_met(compiled.match_conditions, inputs, compiled.variables):
+            conditions_met = partial(all_conditions_met, compiled.match_conditions, compiled.variables)
+            if not await slices.call(path, _with_pause(conditions_met, inputs)):
                 return None, []
         except MatchError as error:
             return None, [] if policy.fails_open else [str(error)]
@@ -239,14 +245,11 @@ class MutatingPolicies:
         assert inputs.new_object is not None
         first = current = inputs.new_object
         errors: list[str] = []
-        yield_timer = _YieldTimer(question.server.clock)
         for kind, expression in compiled.mutations:
-            await yield_timer.maybe_yield()
+            root = resource.kind_schema().types.root if projection.typed else None
+            mutation = partial(apply_mutation, kind, expression, compiled.variables, root)
             try:
-                root = resource.kind_schema().types.root if projection.typed else None
-                changed = apply_mutation(
-                    kind, expression, compiled.variables, inputs._replace(new_object=current), root
-                )
+                changed = await slices.call(path, _with_pause(mutation, inputs._replace(new_object=current)))
             except MutationError as error:
                 errors.append(str(error))
                 continue
@@ -341,17 +344,3 @@ async def _inputs(
     )
     request, namespace = attributes.admission_request(resource, new_object, old_object), attributes.namespace_object
     return EvaluationInputs(new_object, old_object, request, namespace, attributes.cel_authorizer, params)
-
-
-class _YieldTimer:
-    """Yields during a long evaluation: other requests get as much time as it took."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._started = clock.monotonic()
-
-    async def maybe_yield(self) -> None:
-        elapsed = self._clock.monotonic() - self._started
-        if elapsed > YIELD_AFTER_SECONDS:
-            await asyncio.sleep(elapsed)
-            self._started = self._clock.monotonic()

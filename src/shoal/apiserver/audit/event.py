@@ -6,6 +6,7 @@ because they quote the body. Credentials from headers are never recorded.
 
 from __future__ import annotations
 
+import base64
 import itertools
 import uuid
 from collections.abc import Mapping
@@ -35,6 +36,9 @@ from shoal.objects.errors import ShoalError
 from shoal.objects.protobuf import decode as decode_protobuf
 from shoal.objects.wire import Answer, Request, Response, Sink, StreamResponse
 
+MAX_PARSED_BYTES = 16 * 1024
+"""Larger bodies in YAML or protobuf are recorded as text: to parse them would hold the event loop."""
+
 
 def request_object(request: Request, omit_managed_fields: bool) -> Any:
     """Returns None if the request has no body or the body cannot be parsed."""
@@ -51,6 +55,8 @@ def response_object(answer: Answer, omit_managed_fields: bool) -> Any:
 def _parse_body(body: bytes, content_type: str) -> Any:
     if not body:
         return None
+    if len(body) > MAX_PARSED_BYTES and not _is_json(content_type):
+        return body.decode(errors="replace") if "yaml" in content_type else base64.b64encode(body).decode()
     try:
         if "patch+" in content_type:
             return strictyaml.loads(body) if "yaml" in content_type else orjson.loads(body)
@@ -60,6 +66,10 @@ def _parse_body(body: bytes, content_type: str) -> Any:
         return strictyaml.loads(body) if media_type == YAML else orjson.loads(body)
     except (ShoalError, ValueError):
         return None
+
+
+def _is_json(content_type: str) -> bool:
+    return "json" in content_type or request_media_type(content_type) not in (PROTOBUF, YAML)
 
 
 def _omit_managed_fields(obj: Any, omit_managed_fields: bool) -> Any:

@@ -1,7 +1,8 @@
 """Authenticates a request: client certificate, static token, service-account token, token of a hub user, or anonymous.
 
 A credential belongs to one logical cluster. It is not valid in another cluster, nor in a later cluster of the same
-name. Only members of system:masters of `root` may enter every cluster. Permissions are decided by `authz`.
+name. Only members of system:masters of `root` and the server's controllers may enter every cluster. Permissions are
+decided by `authz`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from shoal.apiserver.authn import hub_user_token
 from shoal.apiserver.authn.hub_user_token import ClusterUID, VerifiedHubUser
 from shoal.apiserver.authn.serviceaccount_token import TokenSigner, UIDLookup, VerifiedToken
 from shoal.apiserver.request.info import ROOT, WILDCARD
+from shoal.kinds.fleet import worker_join
 from shoal.objects.errors import ShoalError, Unauthorized
 from shoal.objects.wire import ClientCertificate, Request
 
@@ -27,6 +29,7 @@ SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 CLUSTER_URI = "shoal://"
 
 MAX_CACHED = 8_192
+MAX_CACHED_TOKEN = 4_096
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -43,7 +46,9 @@ class User:
     cluster: str = ROOT
     """The logical cluster this user belongs to."""
     embedded: bool = field(default=False, compare=False)
-    """A controller in the server's own process. It has the rights of its account in every cluster, and never waits."""
+    """A controller of the server, in its own process or outside. It has the rights of its account in every cluster, and
+    never waits.
+    """
     privileged: bool = field(init=False, compare=False, repr=False)
     """Member of system:masters of its cluster."""
     crosses_clusters: bool = field(init=False, compare=False, repr=False)
@@ -85,7 +90,8 @@ class ServiceAccountTokenAuthenticator:
                 known = True
             except Unauthorized:
                 known = False
-            _put_bounded(self._signed_by, (token, cluster), known)
+            if _is_cacheable(token):
+                _put_bounded(self._signed_by, (token, cluster), known)
         return known
 
     def authenticate(self, token: str, cluster: str) -> User:
@@ -152,22 +158,28 @@ class Authenticator:
         hub_users: HubUserTokenAuthenticator | None = None,
         other_tokens: Callable[[str], User | None] = lambda token: None,
         uid_of: Callable[[str], str | None] = lambda cluster: None,
+        accepts_worker: Callable[[str, str], bool] = lambda worker, uid: True,
         anonymous: bool = True,
         accept_certificates_without_uri: bool = False,
+        outside_controllers: frozenset[str] = frozenset(),
     ) -> None:
         """`tokens` are static: each belongs to one user as long as the server runs. `other_tokens` returns the user of
-        any other token. `uid_of` returns the uid of the logical cluster of a name, or None if there is none. With
-        `accept_certificates_without_uri`, certificates without a URI authenticate users of root.
+        any other token. `uid_of` returns the uid of the logical cluster of a name, or None if there is none.
+        `accepts_worker` tells whether a certificate that was issued for the Worker of that name and uid is accepted.
+        With `accept_certificates_without_uri`, certificates without a URI authenticate users of root.
+        `outside_controllers` are user names of ServiceAccounts of root: the server's controllers in other processes.
         """
         self._accept_certificates_without_uri = accept_certificates_without_uri
+        self._outside_controllers = outside_controllers
         self._static_tokens: dict[str, User] = {}
         self._by_header: dict[str, User] = {}
         """The static tokens by the usual form of the Authorization header."""
         self._service_accounts, self._hub_users = service_accounts, hub_users
         self._other_tokens = other_tokens
-        self._uid_of = uid_of
+        self._uid_of, self._accepts_worker = uid_of, accepts_worker
         self._anonymous = anonymous
-        self._certificate_users: dict[ClientCertificate, tuple[User, str]] = {}
+        self._certificate_users: dict[ClientCertificate, tuple[User, str, str]] = {}
+        """By certificate: its user, the uid of the cluster, and the worker that it is of, or nothing."""
         for token, user in (tokens or {}).items():
             self.add_static_token(token, user)
 
@@ -247,21 +259,33 @@ class Authenticator:
         if user is None and self._hub_users is not None and hub_user_token.is_hub_user_token(token):
             return self._hub_users.authenticate(token, cluster)
         if user is None and self._service_accounts is not None:
-            return self._service_accounts.authenticate(token, cluster)
+            return self._outside_controller(token) or self._service_accounts.authenticate(token, cluster)
         if user is None or not user.may_enter(cluster):
             raise Unauthorized("invalid bearer token")
         return user
 
+    def _outside_controller(self, token: str) -> User | None:
+        """Returns the user if it is a token of root of one of the server's controllers in another process."""
+        accounts = self._service_accounts
+        if not self._outside_controllers or accounts is None or not accounts.is_signed_by(token, ROOT):
+            return None
+        user = accounts.authenticate(token, ROOT)
+        return replace(user, embedded=True) if user.name in self._outside_controllers else None
+
     def _authenticate_certificate(self, certificate: ClientCertificate, cluster: str) -> User:
         cached = self._certificate_users.get(certificate)
         if cached is None:
-            cached = self._user_without_uri(certificate) or certificate_user(certificate)
+            user, uid = self._user_without_uri(certificate) or certificate_user(certificate)
+            worker = worker_join.worker_of(user.name, user.groups) if user.cluster == ROOT else ""
+            cached = (user if not worker else _worker_user(user, certificate)), uid, worker
             _put_bounded(self._certificate_users, certificate, cached)
-        user, uid = cached
+        user, uid, worker = cached
         if not user.may_enter(cluster):
             raise Unauthorized("the client certificate belongs to another cluster")
         if uid != self._uid_of(user.cluster) and (uid or user.cluster != ROOT):
             raise Unauthorized("the client certificate belongs to an earlier cluster of that name")
+        if worker and not self._accepts_worker(worker, user.uid):
+            raise Unauthorized("the client certificate belongs to a worker that was expelled or deleted")
         return user
 
     def _user_without_uri(self, certificate: ClientCertificate) -> tuple[User, str] | None:
@@ -285,6 +309,11 @@ def certificate_user(certificate: ClientCertificate) -> tuple[User, str]:
     if not certificate.common_name or home in ("", WILDCARD):
         raise Unauthorized("a client certificate needs a common name and one URI shoal://<cluster>#<uid>")
     return _with_authenticated_group(User(certificate.common_name, certificate.organizations, cluster=home)), uid
+
+
+def _worker_user(user: User, certificate: ClientCertificate) -> User:
+    """The user of a worker has the uid of the Worker that the certificate is bound to."""
+    return replace(user, uid=worker_join.uid_in_uris(certificate.uris))
 
 
 def service_account_user(verified: VerifiedToken) -> User:
@@ -339,3 +368,8 @@ def _put_bounded(cache: MutableMapping[_K, _V], key: _K, value: _V) -> None:
     if len(cache) >= MAX_CACHED:
         cache.clear()
     cache[key] = value
+
+
+def _is_cacheable(token: str) -> bool:
+    """Tokens are text that anybody can send. Those that Shoal issues are far shorter."""
+    return len(token) <= MAX_CACHED_TOKEN

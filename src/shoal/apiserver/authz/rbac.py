@@ -6,32 +6,39 @@ the usual decision is one dict lookup. No I/O, no waiting.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 from shoal.apiserver.authn.authenticator import User
-from shoal.apiserver.authz.rules import Rule, matches_path, matches_resource, quote, strings
+from shoal.apiserver.authz.role_rules import RoleRules
+from shoal.apiserver.authz.rules import Rule, quote, strings
 from shoal.apiserver.request.info import ROOT, WILDCARD
 from shoal.kinds.rbac.rbac import GROUP
-from shoal.objects.errors import Forbidden, InternalError, NotFound
+from shoal.objects.errors import Forbidden, InternalError, NotFound, Unavailable
 
 Object = Mapping[str, Any]
 
 MAX_DECISIONS = 65_536
-MAX_RULE_SETS = 8_192
+MAX_ATTEMPTS = 10
+"""Evaluations of a request whose cluster's roles change meanwhile."""
 
 
 class RoleGetter(Protocol):
-    """Provides the RBAC objects of every logical cluster, as wire dicts."""
+    """Provides the RBAC objects of every logical cluster."""
 
-    def cluster_role_bindings(self, cluster: str) -> Sequence[Object]: ...
+    def cluster_role_bindings(self, cluster: str, user: User) -> Iterable[Object]:
+        """Those that name the user or one of its groups; perhaps others."""
 
-    def role_bindings(self, cluster: str, namespace: str) -> Sequence[Object]: ...
+    def role_bindings(self, cluster: str, namespace: str, user: User) -> Iterable[Object]: ...
 
-    def cluster_role(self, cluster: str, name: str) -> Object | None: ...
+    def cluster_role(self, cluster: str, name: str) -> RoleRules | None: ...
 
-    def role(self, cluster: str, namespace: str, name: str) -> Object | None: ...
+    def role(self, cluster: str, namespace: str, name: str) -> RoleRules | None: ...
+
+    def drop_derived(self, cluster: str) -> None:
+        """Drops what the next request rebuilds."""
 
     def generation(self, cluster: str) -> int:
         """A number that changes with any RBAC object of the cluster and never repeats."""
@@ -61,22 +68,33 @@ class AuthorizationDecision(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Grant:
+    """A role that a binding gives to a user."""
+
+    role: RoleRules
+    binding: Object
+    subject: Object
+    """What names the user in the binding."""
+    namespace: str
+    """Of the binding; empty for a ClusterRoleBinding."""
+
+    @property
+    def source(self) -> str:
+        """Names the binding, in the reason of a decision."""
+        return _describe_source(self.binding, self.subject, self.namespace)
+
+
+@dataclass(frozen=True, slots=True)
 class UserRules:
-    """The rules of a user in a namespace, each with the text that names its source."""
+    """The rules of a user in a namespace. A role that several bindings give is there once."""
 
-    generation: int
-    rules: tuple[tuple[Rule, str], ...]
-    errors: tuple[str, ...]
+    policy_rules: list[Rule]
+    error: str
+    """What could not be resolved, in one sentence; empty if everything was."""
 
-    @property
-    def policy_rules(self) -> list[Rule]:
-        return [rule for rule, _ in self.rules]
 
-    @property
-    def error(self) -> str:
-        """What could not be resolved, in one sentence; empty if everything was."""
-        unique = list(dict.fromkeys(self.errors))
-        return unique[0] if len(unique) == 1 else "[" + ", ".join(unique) + "]" if unique else ""
+def _sentence(errors: Collection[str]) -> str:
+    return "".join(errors) if len(errors) < 2 else "[" + ", ".join(errors) + "]"
 
 
 class _CachedDecision(NamedTuple):
@@ -97,11 +115,20 @@ class Authorizer:
         self._roles = roles
         self._special_users = special_users
         self._decision_cache: dict[str, dict[tuple[object, ...], _CachedDecision]] = {}
-        self._rules_cache: dict[str, dict[tuple[object, ...], UserRules]] = {}
-        """Both caches are by cluster. `_cached_decisions` and `_cached_rule_sets` count them over all clusters."""
-        self._cached_decisions = self._cached_rule_sets = 0
+        """By cluster. `_cached_decisions` counts them over all clusters."""
+        self._cached_decisions = 0
 
     def authorize(self, user: User, attributes: Attributes) -> AuthorizationDecision:
+        return self._known_decision(user, attributes) or _result(self._decide(user, attributes))
+
+    def authorize_steps(
+        self, user: User, attributes: Attributes
+    ) -> AuthorizationDecision | Generator[None, None, AuthorizationDecision]:
+        """As `authorize`. Returns steps if many roles may have to be searched, one for each binding."""
+        return self._known_decision(user, attributes) or self._decide(user, attributes)
+
+    def _known_decision(self, user: User, attributes: Attributes) -> AuthorizationDecision | None:
+        """The decision of most requests: one lookup. Returns None if there is none yet."""
         cluster, verb, group, _, resource, subresource, namespace, name, path, _, _ = attributes
         if user.cluster != cluster and not user.crosses_clusters:
             return _OTHER_CLUSTER
@@ -117,39 +144,54 @@ class Authorizer:
         cached = self._decision_cache.get(cluster)
         cached_decision = cached.get(key) if cached is not None else None
         if cached_decision is None or cached_decision.generation != self._roles.generation(cluster):
-            if cached_decision is None:
-                self._cached_decisions += 1
-            cached_decision = self._evaluate(user, attributes)
-            if self._cached_decisions > MAX_DECISIONS:
-                self._decision_cache.clear()
-                self._cached_decisions = 1
-            self._decision_cache.setdefault(cluster, {})[key] = cached_decision
+            return None
         decision = cached_decision.by_name.get(name, cached_decision.default)
         return decision if decision.allowed or special is None else special
 
-    def forget(self, cluster: str) -> None:
-        """Drops the cached decisions of a cluster."""
-        self._cached_decisions -= len(self._decision_cache.pop(cluster, ()))
-        self._cached_rule_sets -= len(self._rules_cache.pop(cluster, ()))
+    def _decide(self, user: User, attributes: Attributes) -> Generator[None, None, AuthorizationDecision]:
+        """Decides by the roles and keeps the decision."""
+        cluster, verb, group, _, resource, subresource, namespace, _, path, _, _ = attributes
+        key = (user.subject, verb, group, resource, subresource, namespace, "" if resource else path)
+        for _ in range(MAX_ATTEMPTS):
+            evaluated = yield from self._evaluate(user, attributes)
+            if evaluated.generation == self._roles.generation(cluster):
+                break
+        else:
+            # A binding and a role of different times must not be combined.
+            raise Unavailable("the roles of the cluster change too fast to be evaluated", retry_after=1)
+        decisions = self._decision_cache.setdefault(cluster, {})
+        if key not in decisions:
+            self._cached_decisions += 1
+            if self._cached_decisions > MAX_DECISIONS:
+                self._decision_cache.clear()
+                self._cached_decisions = 1
+                decisions = self._decision_cache[cluster] = {}
+        decisions[key] = evaluated
+        decision = self._known_decision(user, attributes)
+        assert decision is not None
+        return decision
 
-    def rules_for(self, user: User, cluster: str, namespace: str) -> UserRules:
-        """The rules that apply to the user there. A user of another cluster has none."""
-        generation = self._roles.generation(cluster)
-        key = (user.subject, namespace)
-        cached = self._rules_cache.get(cluster)
-        user_rules = cached.get(key) if cached is not None else None
-        if user_rules is None or user_rules.generation != generation:
-            if user_rules is None:
-                self._cached_rule_sets += 1
-            user_rules = self._resolve_rules(user, cluster, namespace, generation)
-            if self._cached_rule_sets > MAX_RULE_SETS:
-                self._rules_cache.clear()
-                self._cached_rule_sets = 1
-            self._rules_cache.setdefault(cluster, {})[key] = user_rules
-        return user_rules
+    def forget(self, cluster: str) -> None:
+        """Drops the cached decisions of a cluster, and what they were derived from."""
+        self._roles.drop_derived(cluster)
+        self._cached_decisions -= len(self._decision_cache.pop(cluster, ()))
+
+    def rules_for(self, user: User, cluster: str, namespace: str, enough: int | None = None) -> UserRules:
+        """The rules that apply to the user there. A user of another cluster has none. Stops after `enough` rules."""
+        rules: list[Rule] = []
+        errors: dict[str, None] = {}
+        for grant in self._grants(user, cluster, namespace, errors):
+            if grant is not None:
+                rules += grant.role.rules
+            if enough is not None and len(rules) >= enough:
+                break
+        return UserRules(rules, _sentence(errors))
 
     def role_rules(self, cluster: str, role_ref: Object, namespace: str) -> Sequence[Rule]:
         """The rules of the role a binding refers to."""
+        return self._role(cluster, role_ref, namespace).rules
+
+    def _role(self, cluster: str, role_ref: Object, namespace: str) -> RoleRules:
         kind, name = role_ref.get("kind", ""), role_ref.get("name", "")
         if kind == "Role":
             role = self._roles.role(cluster, namespace, name)
@@ -160,51 +202,69 @@ class Authorizer:
         if role is None:
             singular = kind.lower()
             raise NotFound(f"{singular}.{GROUP} {quote(name)} not found", name=name, group=GROUP, kind=singular)
-        return role.get("rules") or ()
+        return role
 
-    def _evaluate(self, user: User, attributes: Attributes) -> _CachedDecision:
-        _, verb, group, _, resource, subresource, namespace, _, path, _, _ = attributes
-        user_rules = self.rules_for(user, attributes.cluster, namespace)
+    def _evaluate(self, user: User, attributes: Attributes) -> Generator[None, None, _CachedDecision]:
+        cluster, verb, group, _, resource, subresource, namespace, _, path, _, _ = attributes
+        generation = self._roles.generation(cluster)
         by_name: dict[str, AuthorizationDecision] = {}
-        for rule, source in user_rules.rules:
-            if path and not resource:
-                if matches_path(rule, verb, path):
-                    return _CachedDecision(
-                        user_rules.generation, by_name, AuthorizationDecision(True, f"RBAC: allowed by {source}")
-                    )
-            elif matches_resource(rule, verb, group, resource, subresource):
-                allowed = AuthorizationDecision(True, f"RBAC: allowed by {source}")
-                names = strings(rule, "resourceNames")
+        errors: dict[str, None] = {}
+        is_path = bool(path) and not resource
+        for grant in self._grants(user, cluster, namespace, errors):
+            yield
+            if grant is None:
+                continue
+            if is_path:
+                matching = grant.role.matching_path(verb, path)
+            else:
+                matching = grant.role.matching_resource(verb, group, resource, subresource)
+            for rule in matching:
+                allowed = AuthorizationDecision(True, f"RBAC: allowed by {grant.source}")
+                names = () if is_path else strings(rule, "resourceNames")
                 if not names:
-                    return _CachedDecision(user_rules.generation, by_name, allowed)
+                    return _CachedDecision(generation, by_name, allowed)
                 for name in names:
                     by_name.setdefault(name, allowed)
-        return _CachedDecision(
-            user_rules.generation,
-            by_name,
-            AuthorizationDecision(False, f"RBAC: {user_rules.error}" if user_rules.error else ""),
-        )
+        reason = f"RBAC: {_sentence(errors)}" if errors else ""
+        return _CachedDecision(generation, by_name, AuthorizationDecision(False, reason))
 
-    def _resolve_rules(self, user: User, cluster: str, namespace: str, generation: int) -> UserRules:
+    def _grants(self, user: User, cluster: str, namespace: str, errors: dict[str, None]) -> Iterator[Grant | None]:
+        """Yields the roles of a user, each once, and None for a binding that adds nothing. Fills in what could not be
+        resolved.
+        """
         if user.cluster != cluster and not user.crosses_clusters:
-            return UserRules(generation, (), ())
-        rules: list[tuple[Rule, str]] = []
-        errors: list[str] = []
-        bindings = [(binding, "") for binding in self._roles.cluster_role_bindings(cluster)]
+            return
+        bindings: Iterator[tuple[Object, str]] = (
+            (binding, "") for binding in self._roles.cluster_role_bindings(cluster, user)
+        )
         if namespace:
-            bindings += [(binding, namespace) for binding in self._roles.role_bindings(cluster, namespace)]
+            in_namespace = self._roles.role_bindings(cluster, namespace, user)
+            bindings = chain(bindings, ((binding, namespace) for binding in in_namespace))
+        granted: set[tuple[str, str, str]] = set()
         for binding, scope in bindings:
-            subject = _applying_subject(user, binding, scope)
-            if subject is None:
+            yield None
+            subject, role_ref = _applying_subject(user, binding, scope), binding["roleRef"]
+            kind, name = role_ref.get("kind", ""), role_ref.get("name", "")
+            role_key = kind, name, scope if kind == "Role" else ""
+            if subject is None or role_key in granted:
                 continue
+            granted.add(role_key)
             try:
-                granted = self.role_rules(cluster, binding["roleRef"], scope)
+                role = self._role(cluster, role_ref, scope)
             except (NotFound, InternalError) as problem:
-                errors.append(problem.message)
+                errors[problem.message] = None
                 continue
-            source = _describe_source(binding, subject, scope)
-            rules += [(rule, source) for rule in granted]
-        return UserRules(generation, tuple(rules), tuple(errors))
+            yield Grant(role, binding, subject, scope)
+
+
+def _result(steps: Generator[None, None, AuthorizationDecision]) -> AuthorizationDecision:
+    """Runs all steps at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            decision: AuthorizationDecision = done.value
+            return decision
 
 
 _ALLOWED = AuthorizationDecision(True)

@@ -14,7 +14,7 @@ from shoal.apiserver.authn.authenticator import User
 from shoal.apiserver.authz.rbac import Attributes, AuthorizationDecision
 from shoal.apiserver.cache.cacher import WatchCache
 from shoal.apiserver.request.info import ROOT
-from shoal.kinds.fleet import infrav1, logicalcluster, migration, worker_join
+from shoal.kinds.fleet import cluster_log, infrav1, logicalcluster, migration, worker_join
 from shoal.objects.errors import BadRequest
 from shoal.objects.selectors import parse_field_selector
 
@@ -33,9 +33,15 @@ class CachedWorkerGraph:
         # Rare, and the bytes show it without decoding.
         return entry is not None and _EXPELLED_MARKER in entry.data and worker_join.is_expelled(entry.object())
 
-    def assigned_worker_of(self, namespace: str, name: str) -> str:
+    def has_worker(self, worker: str) -> bool:
+        return self._workers.get(ROOT, infrav1.NAMESPACE, worker) is not None
+
+    def assigned_worker_of(self, namespace: str, name: str, uid: str = "") -> str:
         entry = self._clusters.get(ROOT, namespace, name)
-        return infrav1.assigned_worker(entry.object()) if entry is not None else ""
+        if entry is None:
+            return ""
+        managed = entry.object()
+        return infrav1.assigned_worker(managed) if uid in ("", managed["metadata"]["uid"]) else ""
 
     def was_assigned(self, worker: str, namespace: str, name: str) -> bool:
         entry = self._clusters.get(ROOT, namespace, name)
@@ -45,9 +51,9 @@ class CachedWorkerGraph:
         entry = self._secrets.get(ROOT, namespace, secret)
         if entry is None:
             return False
-        owner_secret, segment = entry.object(), migration.parse_log_secret_name(secret)
+        owner_secret, segment = entry.object(), cluster_log.parse_segment(namespace, secret)
         if segment is not None:
-            return not migration.is_log_secret_of(owner_secret, segment[0])
+            return not cluster_log.belongs_to(owner_secret, segment.log)
         return not infrav1.is_owned_by_cluster(owner_secret, infrav1.cluster_of_kubeconfig_secret(secret))
 
     def requester_of(self, request: str) -> str:
@@ -64,6 +70,10 @@ _CLUSTERS = (infrav1.GROUP, "managedclusters")
 _SECRETS = ("", "secrets")
 _CSRS = ("certificates.k8s.io", "certificatesigningrequests")
 _LOGICAL_CLUSTERS = (logicalcluster.GROUP, logicalcluster.PLURAL)
+_BEFORE_REGISTRATION = ((_WORKERS, ""), (_LOGICAL_CLUSTERS, ""))
+"""What a worker accesses before its Worker exists. Only workers inside `shoal up` create it themselves: certificates of
+others are refused without one.
+"""
 
 
 class WorkerGraph(Protocol):
@@ -71,8 +81,13 @@ class WorkerGraph(Protocol):
 
     def is_expelled(self, worker: str) -> bool: ...
 
-    def assigned_worker_of(self, namespace: str, name: str) -> str:
-        """The worker a ManagedCluster is assigned to; empty if it is unassigned or does not exist."""
+    def has_worker(self, worker: str) -> bool:
+        """Reports whether there is a Worker of that name."""
+
+    def assigned_worker_of(self, namespace: str, name: str, uid: str = "") -> str:
+        """The worker a ManagedCluster is assigned to; empty if it is unassigned, does not exist or has another uid than
+        the given one.
+        """
 
     def was_assigned(self, worker: str, namespace: str, name: str) -> bool:
         """Reports whether a ManagedCluster was assigned to that worker before."""
@@ -98,6 +113,8 @@ def decide(worker: str, attributes: Attributes, graph: WorkerGraph) -> Authoriza
     if graph.is_expelled(worker):
         return _deny("this worker was expelled")
     group_resource, sub = (attributes.group, attributes.resource), attributes.subresource
+    if (group_resource, sub) not in _BEFORE_REGISTRATION and not graph.has_worker(worker):
+        return _deny("its Worker does not exist")
     if group_resource == _CLUSTERS and sub in ("", "status"):
         return _decide_cluster(worker, attributes, graph)
     if group_resource == _SECRETS and not sub:
@@ -164,9 +181,9 @@ def _decide_secret(worker: str, attributes: Attributes, graph: WorkerGraph) -> A
         return _ALLOWED if attributes.namespace else _deny("a Secret needs a namespace")
     if attributes.verb not in ("get", "delete", *UPDATE_VERBS):
         return _deny(f"a worker may not {attributes.verb} it")
-    segment = migration.parse_log_secret_name(attributes.name)
+    segment = cluster_log.parse_segment(attributes.namespace, attributes.name)
     if segment is not None:
-        return _decide_log(worker, attributes, segment[0], graph)
+        return _decide_log(worker, attributes, segment.log, graph)
     cluster = infrav1.cluster_of_kubeconfig_secret(attributes.name)
     if not cluster or graph.assigned_worker_of(attributes.namespace, cluster) != worker:
         return _deny("it is not the kubeconfig of a ManagedCluster assigned to this worker")
@@ -175,14 +192,16 @@ def _decide_secret(worker: str, attributes: Attributes, graph: WorkerGraph) -> A
     return _ALLOWED
 
 
-def _decide_log(worker: str, attributes: Attributes, cluster: str, graph: WorkerGraph) -> AuthorizationDecision:
+def _decide_log(
+    worker: str, attributes: Attributes, log: cluster_log.LogKey, graph: WorkerGraph
+) -> AuthorizationDecision:
     """Admission checks the content of a new log. Logs are never updated."""
     if attributes.verb not in ("get", "delete"):
         return _deny(f"a worker may not {attributes.verb} a log")
-    if graph.assigned_worker_of(attributes.namespace, cluster) != worker:
+    if graph.assigned_worker_of(log.namespace, log.cluster, log.uid) != worker:
         return _deny("it is not the log of a ManagedCluster assigned to this worker")
     if graph.is_foreign_secret(attributes.namespace, attributes.name):
-        return _deny("it has the name of a log but is not owned by that ManagedCluster")
+        return _deny("it has the name of a log but is not of that ManagedCluster")
     return _ALLOWED
 
 

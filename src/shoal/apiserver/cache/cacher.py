@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from itertools import takewhile
 
-from shoal.apiserver.cache.event_history import events_after, in_cluster, undo
+from shoal.apiserver.cache.event_history import ResourceHistory, events_after, undo
 from shoal.apiserver.cache.object_table import ObjectTable as ObjectTable
 from shoal.apiserver.cache.objects import TOMBSTONE as TOMBSTONE
 from shoal.apiserver.cache.objects import CachedObject as CachedObject
 from shoal.apiserver.cache.objects import CacheEvent as CacheEvent
 from shoal.apiserver.cache.storage_form import inject_revision
 from shoal.apiserver.cache.trigger import EventHandler, Trigger, TriggerWatchers
+from shoal.apiserver.cache.usage import StoredUsage
+from shoal.apiserver.cache.watch_history import WatchHistory
 from shoal.store.interface import StoreEvent
 from shoal.telemetry.tracing import WriteTraces
 
@@ -38,7 +38,7 @@ class ResourceCache:
         self.key = key
         self._bootstrap_source = bootstrap_source
         self.tables: dict[str, ObjectTable] = {}
-        self.history: deque[CacheEvent] = deque()
+        self.history = ResourceHistory()
         self.handlers: dict[str, dict[EventHandler, None]] = {}
         """Handlers by cluster (`*`: all clusters). A dict, because unlike a set it keeps order."""
         self.trigger_watchers: dict[str, dict[Hashable, TriggerWatchers]] = {}
@@ -77,8 +77,11 @@ class ResourceCache:
             if old is not None and old.virtual:
                 table.put(entry)
                 changes.append(CacheEvent(revision, cluster, old, entry))
-        self.history.extend(changes)
         return changes
+
+    @property
+    def is_unused(self) -> bool:
+        return not (self.tables or self.tombstones or self.handlers or self.trigger_watchers or self.history)
 
     def drop_derived(self, cluster: str) -> None:
         """Drops derived state of an idle cluster."""
@@ -111,9 +114,7 @@ class ResourceCache:
                 self._remove_tombstone(cluster, key)
         if old is None and new is None:
             return None
-        change = CacheEvent(event.revision, cluster, old, new)
-        self.history.append(change)
-        return change
+        return CacheEvent(event.revision, cluster, old, new)
 
     def _remove_tombstone(self, cluster: str, key: str) -> None:
         tombstones = self.tombstones.get(cluster)
@@ -180,39 +181,37 @@ class ResourceCache:
         for watchers in self.trigger_watchers.get(cluster, {}).values():
             watchers.remove_everywhere(handler)
 
-    def events_since(self, revision: int) -> list[CacheEvent]:
-        """Events after that revision, oldest first."""
-        return events_after(self.history, revision)
-
     def missed_events(self, cluster: str, revision: int, trigger: Trigger | None = None) -> list[CacheEvent]:
         """Events a handler would have received after that revision. A handler with a trigger must be registered
         already.
         """
-        is_long = len(self.history) > SCAN_LIMIT and self.history[-SCAN_LIMIT].revision > revision
-        if trigger is not None and is_long:
-            recent = self.trigger_watchers[cluster][trigger.key].recent_events(
-                trigger.value, in_cluster(self.history, cluster)
-            )
-            return events_after(recent, revision)
-        return list(in_cluster(self.events_since(revision), cluster))
+        missed = self.history.after(cluster, revision)
+        if trigger is None or len(missed) <= SCAN_LIMIT:
+            return missed
+        watchers = self.trigger_watchers[cluster][trigger.key]
+        recent = watchers.recent_events(trigger.value, self.history.of_cluster(cluster))
+        return events_after(list(recent), revision)
 
-    def trim(self, revision: int) -> None:
-        """Trims the events kept per trigger value. The history itself is shortened event by event."""
-        for fields in self.trigger_watchers.values():
-            for watchers in fields.values():
-                watchers.trim(revision)
+    def drop_oldest(self, cluster: str, count: int, revision: int, early: bool) -> None:
+        """Drops the oldest events of a cluster: `count` of them, up to that revision. `early`: those of other clusters
+        are kept for longer.
+        """
+        self.history.drop_oldest(cluster, count)
+        if self.trigger_watchers:
+            for scope in (cluster, "*"):
+                for watchers in self.trigger_watchers.get(scope, {}).values():
+                    if early and scope == "*":
+                        watchers.forget_recent_events()
+                    else:
+                        watchers.trim(revision)
 
     def at_revision(self, cluster: str, revision: int) -> ObjectTable:
         """The table at an older revision, rebuilt by undoing later events."""
-        return undo(
-            self.table(cluster), [change for change in self.events_since(revision) if change.cluster == cluster]
-        )
+        return undo(self.table(cluster), self.history.after(cluster, revision))
 
     def stored_at_revision(self, revision: int) -> dict[str, ObjectTable]:
         """Every cluster's table at an older revision, stored objects only: no bootstrap objects are added for this."""
-        events: dict[str, list[CacheEvent]] = {}
-        for change in self.events_since(revision):
-            events.setdefault(change.cluster, []).append(change)
+        events = self.history.by_cluster_after(revision)
         return {
             **self.tables,
             **{where: undo(self.tables.get(where) or ObjectTable(), made) for where, made in events.items()},
@@ -227,11 +226,13 @@ class WatchCache:
         self._bootstrap_source = bootstrap_source
         self.resource_caches: dict[str, ResourceCache] = {}
         self._by_group_resource: dict[tuple[str, str], ResourceCache] = {}
+        self.usage = StoredUsage()
+        self.history: WatchHistory[ResourceCache] = WatchHistory()
         self.revision = 0
-        self.oldest_revision = 0
-        """Watches and exact lists may start from this revision. Older ones get 410."""
-        self._bytes = 0
-        self._event_log: deque[tuple[ResourceCache, CacheEvent]] = deque()
+        self.written_bytes = 0
+        """Bytes of all writes since the start."""
+        self._dropped_resources: set[str] = set()
+        """Resources whose definition was deleted somewhere."""
         self._observers: dict[Observer, None] = {}
         self._waiters: list[asyncio.Future[None]] = []
         self.traced_changes: WriteTraces | None = None
@@ -250,6 +251,10 @@ class WatchCache:
             kind = self.resource_caches[key] = ResourceCache(key, self._bootstrap_source)
         return kind
 
+    @property
+    def watcher_count(self) -> int:
+        return sum(kind.watcher_count for kind in self.resource_caches.values())
+
     def load(self, keys: Iterator[tuple[str, bytes, int]], revision: int) -> None:
         """Loads the state at the start of the window. `apply` delivers everything later."""
         for key, value, written in keys:
@@ -261,13 +266,13 @@ class WatchCache:
             table = kind.tables.get(cluster)
             if table is None:
                 table = kind.tables[cluster] = ObjectTable()
-            table.entries[f"{namespace}/{name}"] = CachedObject(
-                namespace, name, written, inject_revision(value, written)
-            )
+            entry = CachedObject(namespace, name, written, inject_revision(value, written))
+            table.entries[f"{namespace}/{name}"] = entry
+            self.usage.load(cluster, kind_key, entry)
         for loaded in self.resource_caches.values():
             for table in loaded.tables.values():
                 table.keys = sorted(table.entries)
-        self.revision = self.oldest_revision = revision
+        self.revision = self.history.oldest_revision = revision
 
     def apply(self, events: Sequence[StoreEvent]) -> None:
         """Receives the events of `Store.watch`."""
@@ -276,18 +281,20 @@ class WatchCache:
             kind = self.resource_cache_by_key(kind_key)
             change = kind.apply(event, cluster, namespace, name)
             self.revision = event.revision
+            self.written_bytes += len(event.value) if event.value is not None else 0
             if change is not None:
+                self.usage.count(kind_key, event.key, change)
                 if self.traced_changes is not None:
                     change.traceparent = self.traced_changes.pop_traceparent(event.key, event.value)
                 self._deliver(kind, change)
         self._wake_waiters()
 
     def _deliver(self, kind: ResourceCache, change: CacheEvent) -> None:
-        self._event_log.append((kind, change))
-        self._bytes += len(change.latest.data)
+        self.history.append(kind, change)
         kind.dispatch(change)
         if self._observers:
             self._notify_observers(kind, change)
+        self.history.shorten(change.cluster)
 
     def refresh_bootstrap(self, key: str, cluster: str) -> None:
         """Replaces the bootstrap objects of a resource in a cluster after what they are made of has changed. Called by
@@ -323,48 +330,35 @@ class WatchCache:
                 log.exception("observer of all resources failed; removing it")
                 self.unobserve(observer)
 
-    def events_since(self, revision: int) -> list[tuple[ResourceCache, CacheEvent]]:
-        """Events of every resource after that revision, oldest first."""
-        result = list(takewhile(lambda aged: aged[1].revision > revision, reversed(self._event_log)))
-        result.reverse()
-        return result
-
     def drop_cluster(self, cluster: str) -> None:
         """Forgets a deleted logical cluster. Its stored objects have been deleted before."""
         for kind in self.resource_caches.values():
             kind.tables.pop(cluster, None)
             kind.tombstones.pop(cluster, None)
+        self.usage.forget(cluster)
+
+    def on_definition_deleted(self, group: str, plural: str) -> None:
+        self._dropped_resources.add(f"{group}/{plural}")
+
+    def drop_unused(self) -> None:
+        """Forgets deleted resources that no cluster has any more, when their last event is forgotten: clients can
+        invent any number of them.
+        """
+        for key in list(self._dropped_resources):
+            kind = self.resource_caches.get(key)
+            if kind is not None:
+                for cluster in [name for name, table in kind.tables.items() if not table.entries]:
+                    del kind.tables[cluster]
+                if kind.is_unused:
+                    del self.resource_caches[key]
+                    group, _, plural = key.partition("/")
+                    self._by_group_resource.pop((group, plural), None)
+            if kind is None or kind.tables or kind.is_unused:
+                self._dropped_resources.discard(key)
 
     def drop_derived(self, cluster: str) -> None:
         for kind in self.resource_caches.values():
             kind.drop_derived(cluster)
-
-    def trim(self, revision: int) -> None:
-        """Forgets the events up to that revision."""
-        while self._event_log and self._event_log[0][1].revision <= revision:
-            kind, change = self._event_log.popleft()
-            self._bytes -= len(change.latest.data)
-            kind.history.popleft()
-        for each in self.resource_caches.values():
-            if each.trigger_watchers:
-                each.trim(revision)
-        self.oldest_revision = max(self.oldest_revision, revision)
-
-    def revision_to_trim(self, max_events: int, max_bytes: int) -> int:
-        """Returns the revision up to which events must be trimmed so that the rest fits the bounds; 0 if everything
-        fits.
-        """
-        excess_bytes = self._bytes - max_bytes
-        excess = len(self._event_log) - max_events
-        if excess <= 0 and excess_bytes <= 0:
-            return 0
-        until = 0
-        for index, (_, change) in enumerate(self._event_log):
-            if index >= excess and excess_bytes <= 0:
-                break
-            excess_bytes -= len(change.latest.data)
-            until = change.revision
-        return until
 
     async def wait_for_revision(self, revision: int) -> None:
         """Waits until the cache holds that revision."""

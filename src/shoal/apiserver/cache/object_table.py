@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable
+from collections.abc import Generator, Hashable
 
 from shoal.apiserver.cache.objects import CachedObject
 from shoal.apiserver.cache.trigger import NAME_FIELD, FieldIndex, Trigger
@@ -64,13 +64,20 @@ class ObjectTable:
             return [entry for entry in entries if entry.namespace == namespace] if namespace else entries
         if not namespace and not after:
             return [self.entries[key] for key in self.keys]
-        low, high = 0, len(self.keys)
-        if namespace:
-            low = bisect_left(self.keys, f"{namespace}/")
-            high = bisect_left(self.keys, f"{namespace}0")  # "0" follows "/" in byte order
+        low, high = self._range(namespace)
         if after:
             low = max(low, bisect_left(self.keys, after + "\0"))
         return [self.entries[key] for key in self.keys[low:high]]
+
+    def count(self, namespace: str) -> int:
+        low, high = self._range(namespace)
+        return high - low
+
+    def _range(self, namespace: str) -> tuple[int, int]:
+        if not namespace:
+            return 0, len(self.keys)
+        # "0" follows "/" in byte order
+        return bisect_left(self.keys, f"{namespace}/"), bisect_left(self.keys, f"{namespace}0")
 
     def _indexed_keys(self, namespace: str, trigger: Trigger) -> list[str] | None:
         """The keys of objects with that value. None if there is no index."""
@@ -79,16 +86,29 @@ class ObjectTable:
             return [key] if namespace or key in self.entries else None
         if len(self.entries) < MIN_INDEXED_OBJECTS:
             return None
+        index = self.indexes.get(trigger.key) if self.indexes is not None else None
+        return index.keys(trigger.value) if index is not None and index.is_complete else None
+
+    def build_index(self, trigger: Trigger) -> Generator[None, None, None]:
+        """Builds the index of a field that was selected by before, if it pays off; one object in each step. It is used
+        once it is complete.
+        """
+        if trigger.key == NAME_FIELD or len(self.entries) < MIN_INDEXED_OBJECTS:
+            return
         if self.indexes is None:
             self.indexes = {}
-        index = self.indexes.get(trigger.key)
-        if index is None:
-            if trigger.key not in self.indexes:
-                if len(self.indexes) < MAX_INDEXES:
-                    self.indexes[trigger.key] = None
-                return None
-            index = self.indexes[trigger.key] = FieldIndex(trigger.value_of, self.entries.values())
-        return index.keys(trigger.value)
+        indexes = self.indexes
+        if trigger.key not in indexes:
+            if len(indexes) < MAX_INDEXES:
+                indexes[trigger.key] = None
+            return
+        if indexes[trigger.key] is None:
+            index = indexes[trigger.key] = FieldIndex(trigger.value_of)
+            try:
+                yield from index.build(self.entries)
+            finally:
+                if not index.is_complete:
+                    indexes[trigger.key] = None
 
     def drop_derived(self) -> bool:
         """Drops what is rebuilt on access: bootstrap objects, list bodies, derived values. Returns whether nothing is

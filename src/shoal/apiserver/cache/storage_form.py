@@ -14,6 +14,8 @@ import orjson
 Object = dict[str, Any]
 
 _METADATA = b'"metadata":{'
+REVISION_FIELD_SIZE = len(b'"resourceVersion":"",')
+"""Bytes that the served form has in addition, beside the digits of the revision."""
 _ORDER: Object = {"apiVersion": None, "kind": None, "metadata": None}
 
 CLUSTER_ANNOTATION = "shoal.dev/cluster"

@@ -8,7 +8,7 @@ whole selector.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,6 +99,11 @@ class TriggerWatchers:
                 self._record(self._recent_events, change, self._values_of(change))
         return self._recent_events.get(value) or deque()
 
+    def forget_recent_events(self) -> None:
+        """They are read from the history again when they are needed."""
+        self._recent_events = None
+        self._event_log.clear()
+
     def trim(self, revision: int) -> None:
         recent = self._recent_events or {}
         while self._event_log and self._event_log[0][0] <= revision:
@@ -112,11 +117,19 @@ class TriggerWatchers:
 class FieldIndex:
     """Keys of the objects of one table by the value of one field."""
 
-    def __init__(self, value_of: Callable[[CachedObject], str], entries: Iterable[CachedObject]) -> None:
+    def __init__(self, value_of: Callable[[CachedObject], str]) -> None:
         self._value_of = value_of
         self._keys: dict[str, dict[str, None]] = {}
-        for entry in entries:
-            self.update(None, entry)
+        self.is_complete = False
+
+    def build(self, entries: dict[str, CachedObject]) -> Iterator[None]:
+        """Adds the objects of the table, one in each step. `entries` may change in between, with calls of `update`."""
+        for key in list(entries):
+            entry = entries.get(key)
+            if entry is not None:
+                self._keys.setdefault(self._value_of(entry), {})[key] = None
+            yield
+        self.is_complete = True
 
     def update(self, old: CachedObject | None, new: CachedObject | None) -> None:
         before = self._value_of(old) if old is not None else None

@@ -98,11 +98,12 @@ class MetadataWatcher:
     def start(self, sink: Sink) -> None:
         self._sink = sink
         cache = self._server.cache
-        if self._since and self._since < cache.oldest_revision:
-            self._fail(Expired(f"too old resource version: {self._since} ({cache.oldest_revision})"))
+        oldest = cache.history.oldest_revision_of(WILDCARD)
+        if self._since and self._since < oldest:
+            self._fail(Expired(f"too old resource version: {self._since} ({oldest})"))
             return
         if self._since:
-            for kind, change in cache.events_since(self._since):
+            for kind, change in cache.history.events_since(self._since):
                 self.deliver(kind, change)
         else:
             self._send_initial_events()

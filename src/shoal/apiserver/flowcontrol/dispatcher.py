@@ -17,9 +17,10 @@ from shoal.apiserver.aio import forward_result
 from shoal.apiserver.flowcontrol.fairqueue import FairQueue
 from shoal.apiserver.flowcontrol.flowschema import Flow
 from shoal.apiserver.flowcontrol.seats import SeatAllocator
+from shoal.apiserver.flowcontrol.slices import QueuePath
 from shoal.apiserver.request.info import READ_METHODS
 from shoal.objects.errors import StatusError, TooManyRequests
-from shoal.objects.wire import Answer, Request, Response, StreamResponse, Upgrade
+from shoal.objects.wire import Answer, BodyHold, Request, Response, StreamResponse, Upgrade
 
 C = TypeVar("C")
 """The context of a request, which is handed from the classification to the handler."""
@@ -42,8 +43,8 @@ class DispatcherConfig:
     """Maximum of concurrent client writes."""
     queue_wait_seconds: float = 15.0
     """Seconds a request may wait in its queue."""
-    max_queued_bytes: int = 64 * 1024 * 1024
-    """Maximum total size of queued request bodies."""
+    classify_bodies_above: int = 16 * 1024
+    """Requests with larger bodies are always classified: their bodies count as their flow's."""
 
 
 @dataclass(eq=False, slots=True)
@@ -53,6 +54,10 @@ class QueuedRequest(Generic[C]):
     flow: Flow
     queued_at: float
     response: asyncio.Future[Answer]
+
+    def drop_abandoned_body(self, _: asyncio.Future[Answer]) -> None:
+        """The item stays in its queue when its client disconnects. Its body does not."""
+        self.request = Request(self.request.method, self.request.path)
 
 
 class RequestDispatcher(Generic[C]):
@@ -74,7 +79,6 @@ class RequestDispatcher(Generic[C]):
         self._writes: FairQueue[QueuedRequest[C]] = FairQueue()
         self._queued_by_level: dict[tuple[str, str], int] = {}
         """Number of queued requests by cluster and priority level."""
-        self._queued_bytes = 0
         self._turn_started = 0.0
         """Start of the current event loop turn. 0: no request was served in it yet."""
         self._sweep_scheduled = False
@@ -87,10 +91,23 @@ class RequestDispatcher(Generic[C]):
         return self._reads.size + self._writes.size
 
     def handle(self, request: Request) -> Answer | Awaitable[Answer]:
-        if self._has_slack(request):
+        has_slack = self._has_slack(request)
+        if has_slack and (request.hold is None or self._needs_no_owner(request, request.hold)):
             return self._start(request, None, None)
         ctx, flow = self._classify(request)
-        return self._start(request, ctx, None) if flow is None else self._enqueue(request, ctx, flow)
+        hold = request.hold
+        if hold is not None and not hold.is_assigned and not hold.assign(flow.body_owner if flow else None):
+            return self._reject()
+        if flow is None or has_slack:
+            return self._start(request, ctx, None)
+        return self._enqueue(request, ctx, flow)
+
+    def _needs_no_owner(self, request: Request, hold: BodyHold) -> bool:
+        return hold.is_assigned or len(request.body) <= self._config.classify_bodies_above
+
+    def charge_read(self, path: QueuePath, seconds: float) -> None:
+        """Counts the time of a slice for the flow whose long read had it."""
+        self._reads.charge(path, seconds)
 
     def _has_slack(self, request: Request) -> bool:
         if not self._turn_started:
@@ -125,20 +142,17 @@ class RequestDispatcher(Generic[C]):
         item = QueuedRequest(request, ctx, flow, perf_counter(), asyncio.get_running_loop().create_future())
         level = (flow.cluster, flow.level.name)
         level_queued = self._queued_by_level.get(level, 0)
-        queued_bytes = self._queued_bytes + len(request.body)
-        if (
-            not flow.level.is_queuing
-            or level_queued >= flow.level.max_queued
-            or queued_bytes > self._config.max_queued_bytes
-        ):
+        if not flow.level.is_queuing or level_queued >= flow.level.max_queued:
             return self._reject()
         node = queue.push(_queue_path(request, flow), item)
-        self._queued_by_level[level], self._queued_bytes = level_queued + 1, queued_bytes
+        self._queued_by_level[level] = level_queued + 1
         if len(node.queue) > flow.level.max_queued_per_flow:
             node.queue.pop()
             queue.size -= 1
             self._discount(item)
             return self._reject()
+        if request.body:
+            item.response.add_done_callback(item.drop_abandoned_body)
         if not self._sweep_scheduled:
             self._sweep_scheduled = True
             asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
@@ -153,7 +167,6 @@ class RequestDispatcher(Generic[C]):
         self._queued_by_level[level] -= 1
         if not self._queued_by_level[level]:
             del self._queued_by_level[level]
-        self._queued_bytes -= len(item.request.body)
 
     def _drain(self) -> None:
         """Runs once in each event loop turn that had a request. Starts queued requests while the turn has time left."""
@@ -211,7 +224,7 @@ def _always_eligible(_: Hashable) -> bool:
     return True
 
 
-def _queue_path(request: Request, flow: Flow) -> tuple[tuple[Hashable, float], ...]:
+def _queue_path(request: Request, flow: Flow) -> QueuePath:
     level = flow.level
     group, plural = LEASE_RESOURCE
     if f"/apis/{group}/" in request.path and f"/{plural}/" in request.path:

@@ -94,6 +94,18 @@ class FairQueue(Generic[T]):
             self.size -= 1
         return popped
 
+    def charge(self, path: tuple[tuple[Hashable, float], ...], cost: float) -> None:
+        """Counts service that a flow got elsewhere, from its next turn on. Nothing is counted while nobody waits: an
+        idle node saves up nothing, and owes nothing either.
+        """
+        if not self.size:
+            return
+        node = self._root
+        for key, weight in path:
+            child = node.child(key, weight)
+            child.virtual_start = max(child.virtual_start, node.virtual_time) + cost / weight
+            node = child
+
     def items(self) -> Iterator[T]:
         """Yields all queued items."""
         nodes = [self._root]

@@ -51,6 +51,14 @@ class Flow:
     """The FlowSchema name and the flow distinguisher (user or namespace)."""
     headers: Headers
 
+    @property
+    def body_owner(self) -> tuple[str, str]:
+        """Whose share of the memory for bodies a request takes. Requests that another server answers share one, since
+        anybody can make up a target.
+        """
+        cluster = self.cluster
+        return (cluster.split("/", 2)[1] if cluster.startswith("/") else cluster), self.name
+
 
 @dataclass(frozen=True, slots=True)
 class FlowSchema:

@@ -9,103 +9,53 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Protocol, cast
+from collections.abc import Awaitable, Iterator
+from typing import cast
 
+from shoal.apiserver.aio import error_of
+from shoal.apiserver.http.body_admission import BodyAdmission
 from shoal.apiserver.http.client_certificate import client_certificate
+from shoal.apiserver.http.connection_owner import ConnectionOwner
 from shoal.apiserver.http.encoding import (
     SMALL_WRITE_BATCH_BYTES,
     WRITE_BATCH_BYTES,
     accepts_gzip,
     body_batches,
     body_size,
+    compress,
     encode_head,
-    gzip_response,
-    status_response,
+    render_error,
 )
-from shoal.apiserver.http.flusher import StreamFlusher
-from shoal.apiserver.http.hijacked import HijackedConnection
-from shoal.apiserver.http.limits import ConnectionPhase, HTTPLimits
+from shoal.apiserver.http.limits import ConnectionPhase
 from shoal.apiserver.http.parser import ParsedRequest, RequestParser
 from shoal.apiserver.http.sink import StreamSink
-from shoal.objects.errors import BadRequest, InternalError, StatusError, Unavailable
-from shoal.objects.wire import Answer, Handler, Response, StreamResponse, Upgrade
+from shoal.objects.errors import StatusError, Unavailable
+from shoal.objects.wire import Answer, Response, StreamResponse, Upgrade
 
 log = logging.getLogger(__name__)
 
 LINGER_SECONDS = 1.0
 """Seconds a rejected client has to read the response. Closing with unread input would reset the connection."""
-_COMPRESS_IN_THREAD_ABOVE = 1024 * 1024
+_CROWDED_LINGER_SECONDS = 0.1
+"""The same among many connections: the TLS buffer of each that sends takes a quarter of a megabyte."""
 _WRITE_HIGH_WATER_BYTES = 64 * 1024
 """Above this write buffer no further body batches are produced. The event loop's own default is half a megabyte."""
+_CROWDED_HIGH_WATER_BYTES = 16 * 1024
 _CLOSE, _KEEP_ALIVE = b"Connection: close\r\n", b"Connection: keep-alive\r\n"
 
 
-class ConnectionOwner(Protocol):
-    """The server as its connections use it."""
-
-    handler: Handler
-
-    @property
-    def limits(self) -> HTTPLimits: ...
-
-    @property
-    def on_error(self) -> Callable[[StatusError], Response]: ...
-
-    @property
-    def date(self) -> bytes:
-        """The `Date` header line of the current second."""
-
-    @property
-    def loop_time(self) -> float:
-        """`loop.time()` as of the last tick."""
-
-    @property
-    def is_draining(self) -> bool:
-        """True when every response is the last one of its connection."""
-
-    @property
-    def flusher(self) -> StreamFlusher: ...
-
-    @property
-    def is_crowded(self) -> bool:
-        """True when so many clients are connected that little may be buffered for each."""
-
-    def admit(self, connection: HTTPConnection) -> bool: ...
-
-    def remove(self, connection: HTTPConnection) -> None: ...
-
-    def upgrade(self, connection: HTTPConnection, transport: asyncio.Transport) -> HijackedConnection:
-        """Replaces the connection by a HijackedConnection in the server's books and returns it."""
-
-
-class HTTPConnection(asyncio.Protocol):
+class HTTPConnection(BodyAdmission, asyncio.Protocol):
     __slots__ = (
-        "_in_progress",
-        "_is_closing",
-        "_is_reading",
-        "_is_stopping",
-        "_loop",
-        "_parsed",
-        "_parser",
-        "_phase",
-        "_remote_addr",
-        "_server",
-        "_transport",
-        "deadline",
-        "write_paused",
+        "_is_closing", "_is_reading", "_is_stopping", "_loop", "_parser", "_phase", "_server", "_transport",
+        "deadline", "remote_addr", "write_paused",
     )  # fmt: skip
 
-    _transport: asyncio.Transport
-    _parser: RequestParser
-    _parsed: ParsedRequest
-
-    def __init__(self, server: ConnectionOwner, loop: asyncio.AbstractEventLoop, remote_addr: str = "") -> None:
+    def __init__(
+        self, server: ConnectionOwner[HTTPConnection], loop: asyncio.AbstractEventLoop, remote_addr: str = ""
+    ) -> None:
         """`remote_addr` is the address of the client, if the socket does not know it."""
-        self._server = server
-        self._loop = loop
-        self._remote_addr = remote_addr
-        self._in_progress: asyncio.Future[Answer] | Iterator[bytes | memoryview] | StreamSink | None = None
+        self._server, self._loop, self.remote_addr = server, loop, remote_addr
+        self._in_progress = None
         self._is_closing = self._is_stopping = self.write_paused = False
         self._is_reading = True
         self._phase: ConnectionPhase | None = ConnectionPhase.HEAD
@@ -116,23 +66,29 @@ class HTTPConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(_WRITE_HIGH_WATER_BYTES)
-        limits = self._server.limits
-        if not self._server.admit(self):
+        server, limits = self._server, self._server.limits
+        is_crowded = server.is_crowded
+        self._transport.set_write_buffer_limits(_CROWDED_HIGH_WATER_BYTES if is_crowded else _WRITE_HIGH_WATER_BYTES)
+        name = transport.get_extra_info("peername")
+        self.remote_addr = self.remote_addr or (str(name[0]) if name else "")
+        if not server.admit(self):
             self._transport.abort()
-        peer = transport.get_extra_info("peername")
-        remote_addr = self._remote_addr or (str(peer[0]) if peer else "")
-        self._parser = RequestParser(limits, remote_addr, client_certificate(transport))
+        self._parser = RequestParser(limits, self.remote_addr, client_certificate(transport), server.bodies)
+        self._parser.connection.on_known = lambda: server.identify(self)
         self.deadline = self._loop.time() + limits.header_timeout
 
     def data_received(self, data: bytes) -> None:
-        self._parser.feed(data)
-        self._advance()
+        if self._in_progress is None:
+            self._parser.feed(data)
+            self._advance()
+        else:
+            self._parser.keep(data)
+            self._update_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         in_progress, self._in_progress = self._in_progress, None
         self._is_closing = True
-        self._parser.parsed.clear()
+        self._parser.close()
         self._server.remove(self)
         if isinstance(in_progress, StreamSink):
             in_progress.discard()
@@ -141,10 +97,12 @@ class HTTPConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.write_paused = True
+        self._server.unread[self] = None
         self._update_deadline()
 
     def resume_writing(self) -> None:
         self.write_paused = False
+        self._server.unread.pop(self, None)
         self._phase = None
         if isinstance(self._in_progress, StreamSink):
             self._in_progress.flush()
@@ -153,6 +111,17 @@ class HTTPConnection(asyncio.Protocol):
         self._advance()
 
     # --- called by the server and the sink ---
+
+    @property
+    def unread_bytes(self) -> int:
+        """Response bytes that the peer has not taken."""
+        in_progress = self._in_progress
+        return (in_progress if isinstance(in_progress, StreamSink) else self._transport).get_write_buffer_size()
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if the server waits for the client."""
+        return self._in_progress is None
 
     @property
     def is_streaming(self) -> bool:
@@ -172,10 +141,7 @@ class HTTPConnection(asyncio.Protocol):
         self._transport.abort()
 
     def expire(self) -> None:
-        if self._phase is ConnectionPhase.IDLE:
-            self._close()
-        else:
-            self._transport.abort()
+        (self._close if self._phase is ConnectionPhase.IDLE else self._transport.abort)()
 
     def on_stream_end(self) -> None:
         self._on_response_sent()
@@ -185,8 +151,12 @@ class HTTPConnection(asyncio.Protocol):
     # --- requests, in order ---
 
     def _advance(self) -> None:
-        ready = self._parser.parsed
-        while ready and self._in_progress is None and not self.write_paused and not self._is_closing:
+        parser = self._parser
+        ready = parser.parsed
+        while (ready or parser.backlog) and not (self._in_progress or self.write_paused or self._is_closing):
+            if not ready:
+                parser.parse_backlog()
+                continue
             self._phase = None
             parsed = ready.popleft()
             if isinstance(parsed, ParsedRequest):
@@ -196,11 +166,13 @@ class HTTPConnection(asyncio.Protocol):
         self._update_deadline()
 
     def _dispatch(self, parsed: ParsedRequest) -> None:
-        self._parsed = parsed
+        self._parsed, hold = parsed, parsed.request.hold
         try:
             answer = self._server.handler(parsed.request)
         except Exception as error:
             answer = self._error_response(error)
+        if hold is not None and isinstance(answer, (Response, StreamResponse, Upgrade)):
+            parsed.release()
         self._respond(answer)
 
     def _respond(self, answer: Answer | Awaitable[Answer]) -> None:
@@ -214,14 +186,18 @@ class HTTPConnection(asyncio.Protocol):
             else:
                 self._await_response(answer)
         except Exception as error:
-            self._send_response(self._error_response(error))
+            # Bytes of the other protocol may be on their way: closing at once would reset the connection.
+            is_last = isinstance(answer, Upgrade) and self._parsed.wants_upgrade
+            (self._send_last if is_last else self._send_response)(self._error_response(error))
 
     def _await_response(self, answer: Awaitable[Answer]) -> None:
         self._in_progress = task = asyncio.ensure_future(answer)
         task.add_done_callback(self._on_task_done)
 
     def _on_task_done(self, task: asyncio.Future[Answer]) -> None:
-        error = InternalError("the request was cancelled") if task.cancelled() else task.exception()
+        error = error_of(task)
+        if self._parsed.request.hold is not None:
+            self._parsed.release()
         if self._in_progress is not task:  # the peer disconnected
             if error is not None and not isinstance(error, StatusError):
                 log.error("request failed after its client disconnected", exc_info=error)
@@ -231,25 +207,27 @@ class HTTPConnection(asyncio.Protocol):
         self._advance()
 
     def _reject(self, error: StatusError) -> None:
-        """Responds to bytes that are not a valid request, then gives the peer `LINGER_SECONDS` to read the response."""
-        response = self._error_response(error)
+        """Responds to bytes that are not a valid request, or to one that is not read to its end."""
+        self._send_last(self._error_response(error))
+
+    def _send_last(self, response: Response, method: str = "") -> None:
+        """Reads no further request, and gives the peer a moment to read the response."""
         framing = b"Content-Length: %d\r\n" % body_size(response.body) + _CLOSE
-        self._transport.write(self._encode_head(response, framing) + b"".join(body_batches(response.body)))
+        body = b"" if method == "HEAD" else b"".join(body_batches(response.body))
+        self._transport.write(self._encode_head(response, framing) + body)
+        self._parser.is_done = True
+        self._parser.discard()
+        self._set_reading(True)
         self._is_closing = True
         self._phase = ConnectionPhase.IDLE
         self.deadline = self._loop.time() + LINGER_SECONDS
+        if self._server.is_crowded:
+            self._loop.call_later(_CROWDED_LINGER_SECONDS, self._transport.abort)
         if self._transport.can_write_eof():
             self._transport.write_eof()
 
     def _error_response(self, error: BaseException) -> Response:
-        if not isinstance(error, StatusError):
-            log.error("request failed", exc_info=error)
-            error = InternalError("Internal error occurred: the server's log has the details")
-        try:
-            return self._server.on_error(error)
-        except Exception:
-            log.exception("cannot render error response")
-            return status_response(error)
+        return render_error(error, self._server.on_error)
 
     # --- answers ---
 
@@ -257,7 +235,7 @@ class HTTPConnection(asyncio.Protocol):
         body = response.body
         size = body_size(body)
         if size >= self._server.limits.gzip_min_bytes > 0 and accepts_gzip(self._parsed.request, response):
-            self._send_compressed(response, size)
+            self._respond(compress(response, size))
             return
         framing = b"Content-Length: %d\r\n" % size
         if response.status in (204, 304):
@@ -265,8 +243,7 @@ class HTTPConnection(asyncio.Protocol):
         elif self._parsed.request.method == "HEAD":
             body, size = b"", 0
         last = self._is_last_response()
-        if last or not self._parsed.is_http_1_1:
-            framing += _CLOSE if last else _KEEP_ALIVE
+        framing += _CLOSE if last else b"" if self._parsed.is_http_1_1 else _KEEP_ALIVE
         head_bytes = self._encode_head(response, framing)
         if size <= WRITE_BATCH_BYTES:
             self._transport.write(head_bytes + (body if isinstance(body, bytes) else b"".join(body)))
@@ -278,12 +255,6 @@ class HTTPConnection(asyncio.Protocol):
             self._write_body(
                 body_batches(body, SMALL_WRITE_BATCH_BYTES if self._server.is_crowded else WRITE_BATCH_BYTES)
             )
-
-    def _send_compressed(self, response: Response, size: int) -> None:
-        if size > _COMPRESS_IN_THREAD_ABOVE:
-            self._await_response(asyncio.to_thread(gzip_response, response))
-        else:
-            self._send_response(gzip_response(response))
 
     def _write_body(self, parts: Iterator[bytes | memoryview]) -> None:
         self._in_progress = parts
@@ -298,7 +269,9 @@ class HTTPConnection(asyncio.Protocol):
         parsed = self._parsed
         framing = b"Transfer-Encoding: chunked\r\n" if parsed.is_http_1_1 else b""
         parsed.keep_alive = parsed.keep_alive and parsed.is_http_1_1
-        head_bytes = self._encode_head(answer, framing + self._connection_header())
+        last = self._is_last_response()
+        framing += _CLOSE if last else b"" if parsed.is_http_1_1 else _KEEP_ALIVE
+        head_bytes = self._encode_head(answer, framing)
         if parsed.request.method == "HEAD":
             self._transport.write(head_bytes)
             self._on_response_sent()
@@ -325,20 +298,15 @@ class HTTPConnection(asyncio.Protocol):
                 log.exception("stream failed after its end")
 
     def _upgrade(self, answer: Upgrade) -> None:
-        parsed = self._parsed
         if self._is_stopping:
             raise Unavailable("the server is stopping", retry_after=1)
-        if not (parsed.wants_upgrade and parsed.is_http_1_1):
-            raise BadRequest(f"an HTTP/1.1 request with Connection: Upgrade and Upgrade: {answer.protocol} is required")
-        if self._parser.has_trailing_bytes:
-            raise BadRequest("data was sent before the upgrade response")
+        self._parser.check_upgrade(self._parsed, answer.protocol)
         head_bytes = self._encode_head(answer, b"Connection: Upgrade\r\nUpgrade: %b\r\n" % answer.protocol.encode())
         self._is_closing = True
         hijacked = self._server.upgrade(self, self._transport)
         try:
-            if not self._is_reading:
-                self._transport.resume_reading()
-            hijacked.start(answer, head_bytes)
+            self._set_reading(True)
+            hijacked.start(answer, head_bytes, self._parser.connection)
         except Exception:
             log.exception("connection upgrade failed")
             self._transport.abort()
@@ -346,19 +314,15 @@ class HTTPConnection(asyncio.Protocol):
     def _encode_head(self, answer: Answer, framing: bytes) -> bytes:
         return encode_head(answer.status, answer.content_type, answer.headers, self._server.date, framing)
 
-    def _connection_header(self) -> bytes:
-        if self._is_last_response():
-            return _CLOSE
-        return b"" if self._parsed.is_http_1_1 else _KEEP_ALIVE
-
     def _is_last_response(self) -> bool:
-        if not self._parsed.keep_alive:
+        if not self._parsed.keep_alive or self._parser.connection.is_refused:
             return True
         return (self._parser.is_done or self._server.is_draining) and self._has_no_more_requests()
 
     def _has_no_more_requests(self) -> bool:
         """True when no further request has begun to arrive."""
-        return not self._parser.parsed and (self._parser.is_done or self._parser.phase is ConnectionPhase.IDLE)
+        parser = self._parser
+        return not (parser.parsed or parser.backlog) and (parser.is_done or parser.phase is ConnectionPhase.IDLE)
 
     # --- between requests ---
 
@@ -367,6 +331,11 @@ class HTTPConnection(asyncio.Protocol):
         self._in_progress = None
         if self._is_closing or self._is_last_response():
             self._close()
+
+    def _set_reading(self, is_reading: bool) -> None:
+        if is_reading is not self._is_reading:
+            self._is_reading = is_reading
+            (self._transport.resume_reading if is_reading else self._transport.pause_reading)()
 
     def _close(self) -> None:
         self._is_closing = True
@@ -379,22 +348,18 @@ class HTTPConnection(asyncio.Protocol):
         if self._is_closing:
             return
         parser = self._parser
-        if bool(parser.parsed) is self._is_reading:
-            self._is_reading = not self._is_reading
-            if self._is_reading:
-                self._transport.resume_reading()
-            else:
-                self._transport.pause_reading()
-        if self._in_progress is not None and isinstance(self._in_progress, (StreamSink, asyncio.Future)):
-            self.deadline = math.inf
-            self._phase = None
-            return
         phase = parser.phase
+        if phase is ConnectionPhase.BODY and parser.needs_head_answer and self._in_progress is None:
+            self._admit_body()
+            if self._is_closing:
+                return
+        is_behind = parser.parsed or parser.backlog or (phase is ConnectionPhase.BODY and self._in_progress is not None)
+        self._set_reading(not is_behind)
         if self.write_paused:
             phase = ConnectionPhase.STALLED
-        elif parser.wants_continue:
-            parser.wants_continue = False
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        elif self._in_progress is not None and isinstance(self._in_progress, (StreamSink, asyncio.Future)):
+            self.deadline, self._phase = math.inf, None
+            return
         if phase is not self._phase:
             self._phase = phase
             self.deadline = self._server.loop_time + self._server.limits.timeout_of(phase)

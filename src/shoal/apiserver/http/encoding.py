@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 from http import HTTPStatus
 
 import orjson
 
-from shoal.objects.errors import StatusError
-from shoal.objects.wire import Request, Response
+from shoal.objects.errors import InternalError, StatusError
+from shoal.objects.wire import Request, Response, Sink, StreamResponse
+
+log = logging.getLogger(__name__)
 
 WRITE_BATCH_BYTES = 256 * 1024
 """Bodies up to this size are sent in one write, larger ones in writes of about this size."""
 SMALL_WRITE_BATCH_BYTES = 64 * 1024
-"""The batch size on a crowded server, where buffers per connection add up."""
+"""The batch size of streams, and on a crowded server, where buffers per connection add up."""
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -105,12 +109,47 @@ def encode_gzip(request: Request, response: Response, min_bytes: int = 128 * 102
     return gzip_response(response)
 
 
+_COMPRESS_IN_THREAD_ABOVE = 1024 * 1024
+_GZIP_HEADERS = (("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
+
+
+def compress(response: Response, size: int) -> Response | StreamResponse:
+    return gzip_stream(response) if size > _COMPRESS_IN_THREAD_ABOVE else gzip_response(response)
+
+
 def gzip_response(response: Response) -> Response:
     deflate = zlib.compressobj(1, zlib.DEFLATED, 31)
     pieces = [deflate.compress(part) for part in body_batches(response.body)]
     pieces.append(deflate.flush())
-    headers = (*response.headers, ("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
-    return Response(response.status, pieces, response.content_type, headers)
+    return Response(response.status, pieces, response.content_type, (*response.headers, *_GZIP_HEADERS))
+
+
+def gzip_stream(response: Response) -> StreamResponse:
+    """Returns the response compressed as the client reads it, in another thread. The whole would be a copy for each
+    slow client.
+    """
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def send(sink: Sink) -> None:
+        deflate, has_room = zlib.compressobj(1, zlib.DEFLATED, 31), asyncio.Event()
+        sink.on_drain(has_room.set)
+        sink.on_close(has_room.set)
+        for part in body_batches(response.body):
+            sink.write(await asyncio.to_thread(deflate.compress, part))
+            while sink.pending_bytes > SMALL_WRITE_BATCH_BYTES and not sink.closed:
+                has_room.clear()
+                await has_room.wait()
+            if sink.closed:
+                return
+        sink.write(deflate.flush())
+        sink.close()
+
+    def start(sink: Sink) -> None:
+        task = asyncio.get_running_loop().create_task(send(sink))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    return StreamResponse(response.status, start, response.content_type, (*response.headers, *_GZIP_HEADERS))
 
 
 def encode_chunk(pieces: Iterable[bytes], size: int) -> bytes:
@@ -122,3 +161,15 @@ def status_response(error: StatusError) -> Response:
     """Returns the `v1.Status` of an error as JSON."""
     headers = (("Retry-After", str(error.retry_after)),) if error.retry_after else ()
     return Response(error.status_code, orjson.dumps(error.to_status()), headers=headers)
+
+
+def render_error(error: BaseException, on_error: Callable[[StatusError], Response]) -> Response:
+    """Returns the response to a request that failed. An error that is not meant for clients is logged."""
+    if not isinstance(error, StatusError):
+        log.error("request failed", exc_info=error)
+        error = InternalError("Internal error occurred: the server's log has the details")
+    try:
+        return on_error(error)
+    except Exception:
+        log.exception("cannot render error response")
+        return status_response(error)

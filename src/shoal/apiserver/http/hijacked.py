@@ -9,22 +9,24 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from shoal.objects.wire import Receiver, Upgrade
+from shoal.objects.wire import ClientConnection, Receiver, Upgrade
 
 log = logging.getLogger(__name__)
 
 
 class HijackedConnection(asyncio.Protocol):
-    __slots__ = ("_on_close", "_receiver", "_transport", "_write_paused")
+    __slots__ = ("_connection", "_on_close", "_receiver", "_transport", "_write_paused")
 
     def __init__(self, transport: asyncio.Transport, on_close: Callable[[HijackedConnection], None]) -> None:
         self._transport = transport
         self._on_close = on_close
+        self._connection: ClientConnection | None = None
         self._receiver: Receiver | None = None
         self._write_paused = False
 
-    def start(self, upgrade: Upgrade, head: bytes) -> None:
+    def start(self, upgrade: Upgrade, head: bytes, connection: ClientConnection | None = None) -> None:
         """Writes the 101 head and hands the connection to the receiver."""
+        self._connection = connection
         self._transport.set_protocol(self)
         self._transport.write(head)
         self._receiver = upgrade.start(self._transport)
@@ -59,5 +61,7 @@ class HijackedConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._on_close(self)
+        if self._connection is not None:
+            self._connection.close()
         if self._receiver is not None:
             self._receiver.connection_lost(exc)

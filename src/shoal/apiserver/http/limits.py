@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -19,6 +21,8 @@ class ConnectionPhase(Enum):
 @dataclass(frozen=True, slots=True)
 class HTTPLimits:
     max_body_bytes: int = 3 * 1024 * 1024
+    max_bodies_bytes: int = 64 * 1024 * 1024
+    """Request bodies of all connections together: those being received, those that wait and those being served."""
     max_header_bytes: int = 64 * 1024
     """Request line and headers together, and again for trailers."""
     header_timeout: float = 32.0
@@ -28,11 +32,24 @@ class HTTPLimits:
     idle_timeout: float = 180.0
     """Seconds of silence between two requests, or while the peer reads nothing of a response."""
     max_connections: int = 0
-    """0 means no limit. A connection above the limit is closed without a response."""
-    max_pending_bytes: int = 16 * 1024 * 1024
-    """A stream is aborted when its peer is this many bytes behind."""
+    """0: three quarters of the files that the process may open. Above the limit a connection of a client that has not
+    authenticated is closed, or the new one.
+    """
+    max_unknown_connections: int = 4096
+    """Connections of clients that have not authenticated, if half of `max_connections` is not less."""
+    max_pending_bytes: int = 4 * 1024 * 1024
+    """A stream is aborted when its peer is this many bytes behind. Watches stop writing long before that."""
+    max_unread_bytes: int = 64 * 1024 * 1024
+    """Response bytes that all clients together have not read. The connections furthest behind are aborted above it."""
     gzip_min_bytes: int = 128 * 1024
     """Smallest body that is compressed for clients that accept gzip. 0 disables compression."""
+
+    @property
+    def connection_limit(self) -> int:
+        if self.max_connections:
+            return self.max_connections
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return max(1, files * 3 // 4) if files > 0 else sys.maxsize
 
     def timeout_of(self, phase: ConnectionPhase) -> float:
         if phase is ConnectionPhase.HEAD:

@@ -24,6 +24,8 @@ _HANDSHAKES_PER_TURN = 64
 ms.
 """
 _MAX_WAITING = 4096
+_MAX_HANDSHAKES = 2048
+"""Handshakes in progress. Above it the longest running are ended: their clients do not answer."""
 _ACCEPT_RETRY_SECONDS = 1.0
 """Seconds before accepting again after the process ran out of file descriptors."""
 
@@ -52,7 +54,7 @@ class Listener:
         self._factory, self._handshake_timeout = factory, handshake_timeout
         self._socket: socket.socket | None = None
         self._accepted: deque[_Waiting] = deque()
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._handshakes: dict[asyncio.Task[None], None] = {}
         self._handshake_scheduled = False
         self.ssl_context: ssl.SSLContext | None = None
         """The TLS context of new connections."""
@@ -129,7 +131,11 @@ class Listener:
                 waiting.close()
                 continue
             task = self._loop.create_task(self._handshake(waiting))
-            self._handshakes.add(task)
+            self._handshakes[task] = None
+            if len(self._handshakes) > _MAX_HANDSHAKES:
+                longest = next(iter(self._handshakes))
+                del self._handshakes[longest]
+                longest.cancel()
             task.add_done_callback(partial(self._on_handshake_done, waiting))
         self._handshake_scheduled = bool(self._accepted)
         if self._handshake_scheduled:
@@ -147,7 +153,7 @@ class Listener:
             )
 
     def _on_handshake_done(self, waiting: _Waiting, task: asyncio.Task[None]) -> None:
-        self._handshakes.discard(task)
+        self._handshakes.pop(task, None)
         if task.cancelled():  # perhaps before it started, so nothing else closes the socket
             waiting.conn.close()
         waiting.on_done()

@@ -1,7 +1,8 @@
 """Parses bytes into requests: httptools callbacks, request limits and rejections.
 
 Everything a client sends ends up in `parsed`, in order: requests, and at most one error, after which nothing more is
-read. There is no transport and no clock here.
+read. What comes after a request that was not taken yet is kept unparsed in `backlog`. There is no transport and no
+clock here.
 """
 
 from __future__ import annotations
@@ -9,20 +10,26 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import httptools
 
+from shoal.apiserver.http.body_budget import BodyBudget, BodyHold, body_refused_error
 from shoal.apiserver.http.limits import ConnectionPhase, HTTPLimits
+from shoal.apiserver.http.target import split_target
 from shoal.objects.errors import BadRequest, StatusError, TooLarge, UnsupportedMedia
-from shoal.objects.wire import ClientCertificate, Request
+from shoal.objects.wire import ClientCertificate, ClientConnection, Request
 
 _METHODS = {name.encode(): name for name in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")}
-_HEX_BYTES = {f"{a}{b}": bytes.fromhex(f"{a}{b}") for a in "0123456789abcdefABCDEF" for b in "0123456789abcdefABCDEF"}
 _HEADER_NAMES: dict[bytes, str] = {}
 _MAX_HEADER_NAMES = 512
-_CHECKED_HEADERS = frozenset({"content-length", "content-encoding", "expect"})
+_CHECKED_HEADERS = frozenset({"content-length", "transfer-encoding", "content-encoding", "expect"})
 _IDLE, _HEAD, _BODY = ConnectionPhase.IDLE, ConnectionPhase.HEAD, ConnectionPhase.BODY
 _GET, _HTTP_1_1 = b"GET ", b" HTTP/1.1\r\n"
+_SKIPPED_BODY_BYTES = 64 * 1024
+"""A refused body up to this size is read and dropped, so that the connection can be used again."""
+_PARSE_AHEAD_BYTES = 4096
+"""Bytes parsed at once outside of a body: a request takes many times more memory than its bytes."""
 
 
 @dataclass(slots=True)
@@ -36,37 +43,31 @@ class ParsedRequest:
     wants_upgrade: bool = False
     """The client offers another protocol on this connection."""
 
+    def release(self) -> None:
+        """Drops the body. An idle connection remembers its last request."""
+        request = self.request
+        if isinstance(request.hold, BodyHold):
+            request.hold.release()
+            self.request = Request(request.method, request.path, request.query, request.headers)
+
 
 class RequestParser:
     __slots__ = (
-        "_body",
-        "_body_bytes",
-        "_cached_headers",
-        "_cached_tail",
-        "_certificate",
-        "_error",
-        "_head_bytes_bound",
-        "_header_lines",
-        "_headers",
-        "_http_version",
-        "_limits",
-        "_parser",
-        "_raw_headers",
-        "_remote_addr",
-        "_target",
-        "_unreported_bytes",
-        "has_trailing_bytes",
-        "is_done",
-        "parsed",
-        "phase",
-        "wants_continue",
+        "_announced_bytes", "_bodies", "_body", "_cached_headers", "_cached_tail", "_certificate", "_error",
+        "_head_bytes_bound", "_header_lines", "_headers", "_http_version", "_is_skipping", "_limits", "_parser",
+        "_raw_headers", "_remote_addr", "_target", "_unreported_bytes", "backlog", "body_bytes", "connection",
+        "has_trailing_bytes", "hold", "is_done", "parsed", "phase", "wants_continue",
     )  # fmt: skip
 
-    def __init__(self, limits: HTTPLimits, remote_addr: str, certificate: ClientCertificate | None) -> None:
+    def __init__(
+        self, limits: HTTPLimits, remote_addr: str, certificate: ClientCertificate | None, bodies: BodyBudget
+    ) -> None:
         self._limits = limits
+        self._bodies = bodies
         self._remote_addr = remote_addr
         self._certificate = certificate
-        self._parser = httptools.HttpRequestParser(self)
+        self.connection = ClientConnection()
+        self._parser: Any = httptools.HttpRequestParser(self)
         self._error: StatusError | None = None
         self.parsed: deque[ParsedRequest | StatusError] = deque()
         self.is_done = False
@@ -75,6 +76,12 @@ class RequestParser:
         """Bytes arrived after the last request. After an upgrade request they belong to a protocol that was not agreed
         on yet.
         """
+        self.backlog = b""
+        """Bytes that are parsed when everything in `parsed` was taken."""
+        self.hold: BodyHold | None = None
+        """Counts the body that is being received. None until its head was answered with 100."""
+        self._is_skipping = False
+        """The current body is dropped as it comes: its request was answered."""
         self.phase = ConnectionPhase.IDLE
         self.wants_continue = False
         self._target = b""
@@ -82,8 +89,10 @@ class RequestParser:
         self._headers: dict[str, str] = {}
         self._raw_headers: tuple[tuple[str, str], ...] = ()
         self._http_version = ""
-        self._body: list[bytes] = []
-        self._body_bytes = 0
+        self._body: bytes | bytearray = b""
+        self._announced_bytes: int | None = 0
+        """Length of the current body by its header. None: it is sent in chunks."""
+        self.body_bytes = 0
         """Body bytes received so far."""
         self._unreported_bytes = 0
         """Bytes fed since httptools last reported progress."""
@@ -97,6 +106,104 @@ class RequestParser:
         if self.is_done:
             self.has_trailing_bytes = True
             return
+        if self.backlog:
+            self.backlog += data
+            return
+        if len(data) <= _PARSE_AHEAD_BYTES:
+            self._parse(data)
+        else:
+            self._parse_in_steps(data)
+
+    def keep(self, data: bytes) -> None:
+        """Keeps bytes that come while an earlier request is in progress."""
+        if self.is_done:
+            self.has_trailing_bytes = True
+        else:
+            self.backlog += data
+
+    def parse_backlog(self) -> None:
+        data, self.backlog = self.backlog, b""
+        self.feed(data)
+
+    @property
+    def needs_head_answer(self) -> bool:
+        """True if a body is announced that nobody has decided about."""
+        return self.phase is _BODY and self.hold is None and not self._is_skipping and not self.is_done
+
+    def skip_body(self) -> bool:
+        """Drops the current body as it comes. Returns False if that is not worth it, or no request can follow."""
+        announced = self._announced_bytes
+        if announced is None or announced > _SKIPPED_BODY_BYTES or self.wants_continue:
+            return False
+        if self.is_done or self._parser.should_upgrade() or not self._parser.should_keep_alive():
+            return False
+        self.discard()
+        self._is_skipping = True
+        return True
+
+    def discard(self) -> None:
+        """Drops everything that was received."""
+        for each in self.parsed:
+            if isinstance(each, ParsedRequest):
+                each.release()
+        self.parsed.clear()
+        self.backlog = self._body = b""
+        if self.hold is not None:
+            self.hold.release()
+            self.hold = None
+
+    @property
+    def method(self) -> str:
+        method = self._parser.get_method()
+        return _METHODS.get(method) or str(method.decode())
+
+    def close(self) -> None:
+        """Drops everything, and references to itself. A closed connection must not wait for the garbage collector: its
+        transport has a quarter of a megabyte.
+        """
+        self.is_done = True
+        self.discard()
+        self.connection.close()
+        self._parser = self._error = None
+
+    def head(self) -> Request:
+        """The request whose body is being received, without the body."""
+        try:
+            path, query = split_target(self._target)
+        except BadRequest as error:
+            self._fail(error)
+        return Request(
+            self.method,
+            path,
+            query,
+            self._headers,
+            b"",
+            self._certificate,
+            self._remote_addr,
+            self._raw_headers,
+            connection=self.connection,
+        )
+
+    def new_hold(self) -> BodyHold:
+        """Counts what was received of the current body."""
+        return self._bodies.hold(self.body_bytes, self._announced_bytes)
+
+    def _parse_in_steps(self, data: bytes) -> None:
+        """Stops after the step that completes a request. A body is one step, if its length is known."""
+        view, at = memoryview(data), 0
+        while at < len(data) and not self.is_done:
+            if self.parsed:
+                self.backlog = bytes(view[at:])
+                return
+            step = _PARSE_AHEAD_BYTES
+            if self.phase is _BODY:
+                step = max(step, (self._announced_bytes or 0) - self.body_bytes)
+            self._parse(bytes(view[at : at + step]))
+            at += step
+        if at < len(data):
+            self.has_trailing_bytes = True
+
+    def _parse(self, data: bytes) -> None:
         is_start = self.phase is _IDLE
         if is_start:
             if self._cached_tail and data.endswith(self._cached_tail) and self._parse_from_cache(data):
@@ -125,7 +232,7 @@ class RequestParser:
     def _cache_headers(self, data: bytes) -> None:
         """Keeps the headers of a bodyless GET that arrived as exactly one request, for `_parse_from_cache`."""
         tail_start = data.find(_HTTP_1_1)
-        if data[:tail_start] == _GET + self._target and not self._body_bytes and not self._raw_headers:
+        if data[:tail_start] == _GET + self._target and not self.body_bytes and not self._raw_headers:
             self._cached_tail, self._cached_headers = data[tail_start:], self._headers
 
     def _parse_from_cache(self, data: bytes) -> bool:
@@ -140,6 +247,7 @@ class RequestParser:
             return False
         path, _, query = text.partition("?")
         request = Request("GET", path, query, self._cached_headers, b"", self._certificate, self._remote_addr)
+        request.connection = self.connection
         self.parsed.append(ParsedRequest(request, True, True))
         return True
 
@@ -150,8 +258,8 @@ class RequestParser:
         self._target = b""
         self._header_lines = []
         self._raw_headers = ()
-        self._body = []
-        self._body_bytes = self._unreported_bytes = 0
+        self._body = b""
+        self.body_bytes = self._unreported_bytes = 0
 
     def on_url(self, url: bytes) -> None:
         self._target = self._target + url if self._target else url
@@ -173,31 +281,42 @@ class RequestParser:
             self._check_version(headers)
         if self._head_bytes_bound > self._limits.max_header_bytes:
             self._check_head_size()
+        self._announced_bytes = 0
         if self._raw_headers or not _CHECKED_HEADERS.isdisjoint(headers):
             self._check_headers(headers)
 
     def on_body(self, data: bytes) -> None:
         self.wants_continue = False
         self._unreported_bytes = 0
-        self._body.append(data)
-        self._body_bytes += len(data)
-        if self._body_bytes > self._limits.max_body_bytes:
+        self.body_bytes += len(data)
+        if self._is_skipping:
+            return
+        if self.body_bytes > self._limits.max_body_bytes:
             self._fail(_body_too_large_error(self._limits))
+        if self.hold is not None and not self.hold.grow(len(data)):
+            self.hold = None
+            self._fail(body_refused_error())
+        if not self._body:
+            self._body = data
+        elif isinstance(self._body, bytearray):
+            self._body += data
+        else:
+            # One buffer: a list of small pieces would take many times more memory than the body.
+            self._body = bytearray(self._body) + data
 
     def on_message_complete(self) -> None:
+        if self._is_skipping:
+            self._is_skipping = False
+            self.phase = _IDLE
+            return
         parser = self._parser
-        method = parser.get_method()
-        path, query = self._split_target()
-        request = Request(
-            _METHODS.get(method) or method.decode(),
-            path,
-            query,
-            self._headers,
-            b"".join(self._body),
-            self._certificate,
-            self._remote_addr,
-            self._raw_headers,
-        )
+        request = self.head()
+        if self.body_bytes:
+            request.hold = hold = self.hold or self.new_hold()
+            hold.finish_reception()
+            self.hold = None
+            body, self._body = self._body, b""
+            request.body = body if isinstance(body, bytes) else bytes(body)
         # Bytes after an upgrade request are not HTTP/1.1.
         upgrade = parser.should_upgrade()
         keep_alive = parser.should_keep_alive() and not upgrade
@@ -227,7 +346,8 @@ class RequestParser:
     def _check_headers(self, headers: Mapping[str, str]) -> None:
         if sum(name == "host" for name, _ in self._raw_headers) > 1:
             self._fail(BadRequest("too many Host headers"))
-        if int(headers.get("content-length", "0")) > self._limits.max_body_bytes:
+        self._announced_bytes = None if "transfer-encoding" in headers else int(headers.get("content-length", "0"))
+        if (self._announced_bytes or 0) > self._limits.max_body_bytes:
             self._fail(_body_too_large_error(self._limits))
         encoding = headers.get("content-encoding", "").strip().lower()
         if encoding not in ("", "identity"):
@@ -237,23 +357,14 @@ class RequestParser:
             self._fail(StatusError(f"unknown expectation: {expectation}", code=417, reason="ExpectationFailed"))
         self.wants_continue = bool(expectation) and self._http_version == "1.1"
 
-    def _split_target(self) -> tuple[str, str]:
-        target = self._target.decode("latin-1")
-        if not target.startswith("/"):
-            scheme, separator, rest = target.partition("://")
-            if not separator or scheme.lower() not in ("http", "https"):
-                self._fail(BadRequest(f"unsupported request target: {target}"))
-            target = rest[len(rest.split("/", 1)[0].split("?", 1)[0]) :]
-            target = target if target.startswith("/") else "/" + target
-        path, _, query = target.partition("#")[0].partition("?")
-        if "%" in path:
-            try:
-                path = _percent_decode(path)
-            except (KeyError, UnicodeDecodeError):
-                self._fail(BadRequest(f"invalid URL escape in path: {path}"))
-        return path, query
+    def check_upgrade(self, parsed: ParsedRequest, protocol: str) -> None:
+        """Raises BadRequest if the connection cannot become one of another protocol."""
+        if not (parsed.wants_upgrade and parsed.is_http_1_1):
+            raise BadRequest(f"an HTTP/1.1 request with Connection: Upgrade and Upgrade: {protocol} is required")
+        if self.has_trailing_bytes:
+            raise BadRequest("data was sent before the upgrade response")
 
-    def _fail(self, error: StatusError) -> None:
+    def _fail(self, error: StatusError) -> NoReturn:
         self._error = error
         raise error
 
@@ -270,13 +381,6 @@ def _join_repeated_headers(lines: list[tuple[str, str]]) -> dict[str, str]:
     for name, value in lines:
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
-
-
-def _percent_decode(path: str) -> str:
-    first, *rest = path.split("%")
-    return b"".join(
-        [first.encode("latin-1"), *(_HEX_BYTES[part[:2]] + part[2:].encode("latin-1") for part in rest)]
-    ).decode()
 
 
 def _body_too_large_error(limits: HTTPLimits) -> StatusError:

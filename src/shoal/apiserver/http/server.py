@@ -7,18 +7,23 @@ import socket
 import ssl
 from collections.abc import Callable, Collection
 
+from shoal.apiserver.http.body_budget import BodyBudget, body_refused_error
 from shoal.apiserver.http.connection import HTTPConnection
 from shoal.apiserver.http.encoding import encode_date_header, status_response
 from shoal.apiserver.http.flusher import StreamFlusher
 from shoal.apiserver.http.hijacked import HijackedConnection
 from shoal.apiserver.http.limits import HTTPLimits
 from shoal.apiserver.http.listener import Listener
+from shoal.apiserver.http.unknown_peers import UnknownPeers
+from shoal.apiserver.malloc import trim
 from shoal.clock import Clock, SystemClock
 from shoal.objects.errors import StatusError
-from shoal.objects.wire import Handler, Response
+from shoal.objects.wire import Answer, Handler, Request, Response, continue_response
 
 _LINGER_POLL_SECONDS = 0.25
 _CROWDED_ABOVE = 256
+_TRIM_AFTER_CLOSED = 1000
+"""Closed connections after which their memory is returned to the kernel."""
 _STREAMS_PER_BATCH, _STREAM_BATCH_PAUSE_SECONDS = 100, 0.1
 """Streams are ended in batches on shutdown, because all their clients reconnect elsewhere at once."""
 
@@ -30,21 +35,35 @@ class HTTPServer:
         self,
         handler: Handler,
         *,
+        head_handler: Handler | None = None,
         limits: HTTPLimits | None = None,
         on_error: Callable[[StatusError], Response] = status_response,
         clock: Clock | None = None,
     ) -> None:
+        """`head_handler` answers the head of a request whose body has not arrived yet. Status 100 lets the body in; by
+        default every body is let in.
+        """
         self.handler = handler
+        self.head_handler = head_handler or _admit_body
         self.limits = limits or HTTPLimits()
+        self.bodies = BodyBudget(self.limits.max_bodies_bytes)
         self.on_error = on_error
         self._connections: set[HTTPConnection] = set()
         self._hijacked: set[HijackedConnection] = set()
+        self._max_connections = self.limits.connection_limit
+        self.unknown: UnknownPeers[HTTPConnection] = UnknownPeers(
+            max(1, min(self.limits.max_unknown_connections, (self._max_connections + 1) // 2))
+        )
+        self.unread: dict[HTTPConnection, None] = {}
+        self.ended_behind_total = 0
+        """Connections that were aborted because their peers did not read."""
         self.date = b""
         self.loop_time = 0.0
         self.is_draining = False
         self._listener: Listener | None = None
         self._clock = clock or SystemClock()
         self._timer: asyncio.TimerHandle | None = None
+        self._closed_since_trim = 0
         self._connection_removed: asyncio.Event | None = None
 
     async def start(self, host: str, port: int, ssl_context: ssl.SSLContext | None = None) -> int:
@@ -106,19 +125,32 @@ class HTTPServer:
             self._timer.cancel()
         self._listener = None
 
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections) + len(self._hijacked)
+
     def admit(self, connection: HTTPConnection) -> bool:
-        """Registers a new connection. Returns False above `max_connections` or after shutdown."""
-        count = len(self._connections) + len(self._hijacked)
-        if self._connection_removed is not None or 0 < self.limits.max_connections <= count:
+        """Registers a new connection. Returns False if there is no room for it, or after shutdown."""
+        if self._connection_removed is not None:
+            return False
+        if self.connection_count >= self._max_connections and not self.unknown.end_one():
+            return False
+        if not self.unknown.add(connection):
             return False
         self._connections.add(connection)
         return True
+
+    def identify(self, connection: HTTPConnection) -> None:
+        self.unknown.remove(connection)
 
     def remove(self, connection: HTTPConnection | HijackedConnection) -> None:
         if isinstance(connection, HijackedConnection):
             self._hijacked.discard(connection)
         else:
             self._connections.discard(connection)
+            self.unread.pop(connection, None)
+            self.unknown.remove(connection)
+            self._closed_since_trim += 1
         if self._connection_removed is not None:
             self._connection_removed.set()
 
@@ -176,10 +208,33 @@ class HTTPServer:
             return False
         return True
 
+    def _bound_unread(self) -> None:
+        sizes = {connection: connection.unread_bytes for connection in self.unread}
+        excess = sum(sizes.values()) - self.limits.max_unread_bytes
+        if excess <= 0:
+            return
+        for connection in sorted(sizes, key=sizes.__getitem__, reverse=True):
+            if excess <= 0:
+                return
+            excess -= sizes[connection]
+            self.ended_behind_total += 1
+            connection.abort()
+
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         """One timer serves all connections, so a deadline costs a request no more than an attribute."""
         self.loop_time = loop.time()
         self.date = encode_date_header(self._clock.now())
         for connection in [each for each in self._connections if each.deadline < self.loop_time]:
             connection.expire()
+        if self.unread:
+            self._bound_unread()
+        if self._closed_since_trim > _TRIM_AFTER_CLOSED:
+            self._closed_since_trim = 0
+            loop.run_in_executor(None, trim)
         self._timer = loop.call_later(min(1.0, self.limits.shortest_timeout() / 4), self._tick, loop)
+
+
+def _admit_body(head: Request) -> Answer:
+    if head.hold is not None and not head.hold.assign(("", head.remote_addr)):
+        raise body_refused_error()
+    return continue_response()

@@ -1,7 +1,8 @@
 """The writing end of a streamed response (`objects.wire.Sink`).
 
 Everything written in one event loop tick is sent as one chunk. While the peer is behind, pieces are buffered unjoined:
-events are encoded once and shared by all watchers, so a slow watcher costs only references.
+events are encoded once and shared by all watchers, so a slow watcher costs only references. A large piece is handed to
+the transport in parts, because the transport keeps a copy of what it was given.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from shoal.apiserver.http.encoding import WRITE_BATCH_BYTES
+from shoal.apiserver.http.encoding import SMALL_WRITE_BATCH_BYTES
 from shoal.apiserver.http.flusher import StreamFlusher
 
 log = logging.getLogger(__name__)
+
+_PART_BYTES = 16 * 1024
+"""Bytes of a large piece that are handed to the transport at once: one record of TLS."""
 
 
 class SinkConnection(Protocol):
@@ -43,6 +47,7 @@ class StreamSink:
         "_max_pending_bytes",
         "_on_drain",
         "_pieces",
+        "_rest",
         "_transport",
     )  # fmt: skip
 
@@ -66,6 +71,8 @@ class StreamSink:
         self._abort_above = 0
         self._pieces: list[bytes] = []
         self._buffered_bytes = 0
+        self._rest: memoryview | None = None
+        """What is left of a large piece."""
         self._closed = self._ended = False
         self._close_callbacks: list[Callable[[], None]] = []
         self._on_drain: Callable[[], None] | None = None
@@ -79,7 +86,11 @@ class StreamSink:
 
     @property
     def pending_bytes(self) -> int:
-        return self._buffered_bytes + (0 if self._ended else self._transport.get_write_buffer_size())
+        rest = 0 if self._rest is None else len(self._rest)
+        return self._buffered_bytes + rest + (0 if self._ended else self._transport.get_write_buffer_size())
+
+    def get_write_buffer_size(self) -> int:
+        return self.pending_bytes
 
     def write(self, data: bytes) -> None:
         if self._closed:
@@ -116,25 +127,47 @@ class StreamSink:
         """Discards the buffer. Called when the connection is lost or the response was replaced by another one."""
         self._closed = self._ended = True
         self._pieces.clear()
+        self._rest = None
         self._buffered_bytes = 0
         self._schedule_close_callbacks()
 
     def flush(self) -> None:
         """Writes buffered pieces to the transport until it pauses."""
-        while not self._ended and not self._connection.write_paused and (self._head or self._pieces or self._closed):
-            size, pieces = self._next_batch()
-            last = self._closed and not self._pieces
+        while not self._ended and not self._connection.write_paused:
+            if self._rest is not None:
+                self._write_rest(self._rest)
+            elif self._head or self._pieces or self._closed:
+                self._write_batch()
+            else:
+                break
+        if self._on_drain is not None and not self._closed and not self._connection.write_paused:
+            self._on_drain()
+
+    def _write_batch(self) -> None:
+        size, pieces = self._next_batch()
+        last = self._closed and not self._pieces
+        if size > SMALL_WRITE_BATCH_BYTES:  # one piece
+            self._rest, last = memoryview(pieces[0]), False
+            data = self._head + (b"%x\r\n" % size if self._is_chunked else b"")
+        else:
             data = (self._flusher.encode_chunk(pieces, size) if size else b"") if self._is_chunked else b"".join(pieces)
             if self._head or last:
                 data = self._head + data + (b"0\r\n\r\n" if last and self._is_chunked else b"")
-                self._head = b""
-                self._ended = last
-            if data:
-                self._transport.write(data)
-            if last:
-                self._connection.on_stream_end()
-        if self._on_drain is not None and not self._closed and not self._connection.write_paused:
-            self._on_drain()
+        self._head = b""
+        self._ended = last
+        if data:
+            self._transport.write(data)
+        if last:
+            self._connection.on_stream_end()
+
+    def _write_rest(self, rest: memoryview) -> None:
+        self._transport.write(rest[:_PART_BYTES])
+        if len(rest) > _PART_BYTES:
+            self._rest = rest[_PART_BYTES:]
+            return
+        self._rest = None
+        if self._is_chunked:
+            self._transport.write(b"\r\n")
 
     def tick(self) -> None:
         """Called by the flusher once for everything written in one event loop tick."""
@@ -146,12 +179,15 @@ class StreamSink:
 
     def _next_batch(self) -> tuple[int, list[bytes]]:
         pieces, size = self._pieces, self._buffered_bytes
-        if size <= WRITE_BATCH_BYTES:
+        if size <= SMALL_WRITE_BATCH_BYTES:
             self._pieces, self._buffered_bytes = [], 0
             return size, pieces
         size = count = 0
-        while size < WRITE_BATCH_BYTES:
-            size += len(pieces[count])
+        while size < SMALL_WRITE_BATCH_BYTES and count < len(pieces):
+            piece = len(pieces[count])
+            if count and size + piece > SMALL_WRITE_BATCH_BYTES:
+                break
+            size += piece
             count += 1
         batch = pieces[:count]
         del pieces[:count]

@@ -10,6 +10,7 @@ import socket
 import ssl
 from collections.abc import Callable
 
+from shoal.apiserver.http.body_budget import BodyBudget
 from shoal.apiserver.http.connection import HTTPConnection
 from shoal.apiserver.http.flusher import StreamFlusher
 from shoal.apiserver.http.hijacked import HijackedConnection
@@ -20,8 +21,9 @@ from shoal.objects.wire import Handler, Response
 
 
 class VirtualHost:
-    def __init__(self, server: HTTPServer, handler: Handler, max_connections: int) -> None:
-        self._server, self.handler, self._max_connections = server, handler, max_connections
+    def __init__(self, server: HTTPServer, handler: Handler, head_handler: Handler, max_connections: int) -> None:
+        self._server, self.handler, self.head_handler = server, handler, head_handler
+        self.max_connections = max_connections
         self._connections: dict[HTTPConnection | HijackedConnection, Callable[[], None]] = {}
         """With what to call when they are closed."""
         self._handshakes: set[HTTPConnection] = set()
@@ -33,7 +35,7 @@ class VirtualHost:
 
     @property
     def is_full(self) -> bool:
-        return self.connection_count >= self._max_connections
+        return self.connection_count >= self.max_connections
 
     def serve(
         self, conn: socket.socket, ssl_context: ssl.SSLContext, remote_addr: str, on_closed: Callable[[], None]
@@ -67,6 +69,14 @@ class VirtualHost:
         return self._server.limits
 
     @property
+    def bodies(self) -> BodyBudget:
+        return self._server.bodies
+
+    @property
+    def unread(self) -> dict[HTTPConnection, None]:
+        return self._server.unread
+
+    @property
     def on_error(self) -> Callable[[StatusError], Response]:
         return self._server.on_error
 
@@ -93,6 +103,9 @@ class VirtualHost:
     def admit(self, connection: HTTPConnection) -> bool:
         self._handshakes.discard(connection)
         return self._server.admit(connection)
+
+    def identify(self, connection: HTTPConnection) -> None:
+        self._server.identify(connection)
 
     def remove(self, connection: HTTPConnection | HijackedConnection) -> None:
         self._server.remove(connection)

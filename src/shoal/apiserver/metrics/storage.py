@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from shoal.apiserver.cache.cacher import ResourceCache, WatchCache
-from shoal.apiserver.metrics.requests import APIServerMetrics, format_resource_labels
+from shoal.apiserver.metrics.requests import MAX_SERIES, APIServerMetrics, format_resource_labels
 from shoal.clock import Clock
 from shoal.store.decorator import StoreDecorator
 from shoal.store.interface import Store
@@ -46,7 +46,9 @@ class InstrumentedStore(StoreDecorator):
         kind = key[: key.index("/", key.index("/") + 1)]
         row = self._histograms.get((operation, kind))
         if row is None:
-            row = self._histograms[operation, kind] = self._metrics.store_histogram(operation, kind)
+            row = self._metrics.store_histogram(operation, kind)
+            if len(self._histograms) < MAX_SERIES:
+                self._histograms[operation, kind] = row
         started, now, observe = self._now(), self._now, row.observe
         future.add_done_callback(lambda _: observe(now() - started))
         if span is not None:

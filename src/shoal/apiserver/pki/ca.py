@@ -58,8 +58,9 @@ class CertificateAuthority:
         self.directory = directory
         self._clock = clock or SystemClock()
         self._loaded: tuple[bytes, CertificateSigner] | None = None
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with directory_lock(directory):
+            _make_private(directory)
             apply_staged_files(directory)
             if not (directory / "ca.crt").exists():
                 self._create()
@@ -85,7 +86,7 @@ class CertificateAuthority:
                 return False
             issued = self.issue_serving(required_names, LEAF_LIFETIME)
             chain = issued.key + issued.certificate + self._cross_certificate()
-            write_atomically(self.directory / "serving.pem", chain, 0o600)
+            write_atomically(self.directory / "serving.pem", chain)
             self._write_metadata(chain, sorted(required_names), issued.not_after)
         return True
 
@@ -114,8 +115,8 @@ class CertificateAuthority:
         now = self._clock.now()
         certificate, key = new_ca(now, now + CA_LIFETIME)
         # The certificate is written last: an authority without one is created anew.
-        write_atomically(self.directory / "ca.key", key, 0o600)
-        write_atomically(self.directory / "ca.crt", certificate, 0o644)
+        write_atomically(self.directory / "ca.key", key)
+        write_atomically(self.directory / "ca.crt", certificate)
 
     def _signer(self) -> CertificateSigner:
         from shoal.apiserver.pki.sign import CertificateSigner, KeyMismatch  # noqa: PLC0415
@@ -152,7 +153,7 @@ class CertificateAuthority:
         cross = self._cross_certificate()
         if cross:
             metadata["cross"] = cross.decode()
-        write_atomically(self.directory / "serving.json", json.dumps(metadata).encode(), 0o644)
+        write_atomically(self.directory / "serving.json", json.dumps(metadata).encode())
 
     def _covers(self, required_names: set[str]) -> bool:
         try:
@@ -235,11 +236,18 @@ def _canonical_name(name: str) -> str:
         return name.lower()
 
 
-def write_atomically(path: Path, content: bytes, mode: int) -> None:
+def _make_private(directory: Path) -> None:
+    """Closes the directory and its files to other users: earlier versions did not."""
+    for path in (directory, *directory.iterdir()):
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o700 if path.is_dir() else 0o600)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
     """Writes the whole file or nothing. Called only under the lock, so one temporary name is enough."""
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.unlink(missing_ok=True)
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -248,7 +256,7 @@ def write_atomically(path: Path, content: bytes, mode: int) -> None:
 
 def stage_files(directory: Path, files: str) -> None:
     """Writes files of the authority, as a JSON object by name, that belong together. Called under the lock."""
-    write_atomically(directory / _STAGED_FILES, files.encode(), 0o600)
+    write_atomically(directory / _STAGED_FILES, files.encode())
 
 
 def apply_staged_files(directory: Path) -> None:
@@ -256,13 +264,13 @@ def apply_staged_files(directory: Path) -> None:
     staged = directory / _STAGED_FILES
     if staged.exists():
         for name, content in json.loads(staged.read_bytes()).items():
-            write_atomically(directory / name, content.encode(), 0o600 if name.endswith(".key") else 0o644)
+            write_atomically(directory / name, content.encode())
         staged.unlink()
 
 
 @contextmanager
 def directory_lock(directory: Path) -> Iterator[None]:
     """Locks the directory, so that two processes that start in it create one authority."""
-    with (directory / ".lock").open("w") as lock:
+    with os.fdopen(os.open(directory / ".lock", os.O_WRONLY | os.O_CREAT, 0o600), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -59,6 +59,6 @@ def finish_rotation(authority: CertificateAuthority) -> bool:
             return False
         # An operator may have added others, which stay.
         trusted = without_issuer(authority.certificate, (directory / CROSS_CERTIFICATE).read_bytes())
-        write_atomically(directory / "ca.crt", trusted, 0o644)
+        write_atomically(directory / "ca.crt", trusted)
         (directory / CROSS_CERTIFICATE).unlink()
     return True

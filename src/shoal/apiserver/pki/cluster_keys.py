@@ -99,14 +99,23 @@ class ClusterKeys:
         await self._ensure(cluster, CA)
         return self.root_ca(cluster)
 
-    async def sign_request(self, request: bytes, cluster: str, uid: str, ttl: float, usages: Sequence[str]) -> bytes:
+    async def sign_request(
+        self,
+        request: bytes,
+        cluster: str,
+        uid: str,
+        ttl: float,
+        usages: Sequence[str],
+        further_uris: Sequence[str] = (),
+    ) -> bytes:
         """Issues a certificate of the cluster's authority for the key and names of a PKCS #10 request, all as PEM.
         Raises ValueError for an unsound request.
 
-        URIs among its alternative names are dropped: only the server sets the URI that names the cluster.
+        URIs among its alternative names are dropped: only the server sets the URI that names the cluster, and others.
         """
         signer, now = await self._signer(cluster), self._clock.now()
-        return signer.sign_csr(request, cluster_uri(cluster, uid), usages, now, min(now + ttl, signer.not_after))
+        uris = (cluster_uri(cluster, uid), *further_uris)
+        return signer.sign_csr(request, uris, usages, now, min(now + ttl, signer.not_after))
 
     async def issue_serving(self, cluster: str, names: Sequence[str], ttl: float) -> IssuedCertificate:
         """Issues a serving certificate for the cluster's own address, during a rotation with the cross certificate by
@@ -251,7 +260,7 @@ def load_key_encryption_key(directory: Path) -> KeyRing:
     file = directory / KEY_ENCRYPTION_FILE
     with directory_lock(directory):
         if not file.exists():
-            write_atomically(file, base64.b64encode(os.urandom(KEY_BYTES)) + b"\n", 0o600)
+            write_atomically(file, base64.b64encode(os.urandom(KEY_BYTES)) + b"\n")
     key = base64.b64decode(file.read_bytes())
     if len(key) != KEY_BYTES:
         raise ShoalError(f"{file} must hold {KEY_BYTES} bytes in base64")

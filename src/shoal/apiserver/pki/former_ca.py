@@ -36,12 +36,12 @@ def retire_shared_ca(directory: Path, names: Iterable[str], clock: Clock) -> Non
     with directory_lock(directory):
         if not (directory / FORMER_CA).exists():
             serving = former.issue_serving([*names, *former.serving_names()], CA_LIFETIME)
-            write_atomically(directory / FORMER_SERVING, serving.key + serving.certificate, 0o600)
-            write_atomically(directory / FORMER_CA, former.certificate, 0o644)
+            write_atomically(directory / FORMER_SERVING, serving.key + serving.certificate)
+            write_atomically(directory / FORMER_CA, former.certificate)
         token_key = directory / SHARED_TOKEN_KEY
         if token_key.exists():
             public = base64.b64encode(public_key_of_pem(token_key.read_bytes()))
-            write_atomically(directory / FORMER_TOKEN_KEY, public + b"\n", 0o644)
+            write_atomically(directory / FORMER_TOKEN_KEY, public + b"\n")
             token_key.unlink()
         former.replace()
         for derived in ("serving.pem", "serving.json"):

@@ -95,10 +95,10 @@ class CertificateSigner:
         )
         return cross.public_bytes(serialization.Encoding.PEM)
 
-    def sign_csr(self, request: bytes, uri: str, usages: Sequence[str], now: float, end: float) -> bytes:
+    def sign_csr(self, request: bytes, uris: Sequence[str], usages: Sequence[str], now: float, end: float) -> bytes:
         """Returns a certificate for the key and names of a PKCS #10 request. Raises ValueError for an unsound request.
 
-        `uri` replaces the URIs among its alternative names.
+        `uris` replace the URIs among its alternative names.
         """
         csr = x509.load_pem_x509_csr(request)
         if not csr.is_signature_valid:
@@ -110,7 +110,7 @@ class CertificateSigner:
         alternatives: list[x509.GeneralName] = [
             name for name in names if isinstance(name, x509.DNSName | x509.IPAddress | x509.RFC822Name)
         ]
-        alternatives.append(x509.UniformResourceIdentifier(uri))
+        alternatives += [x509.UniformResourceIdentifier(uri) for uri in uris]
         return self._sign(csr.subject, csr.public_key(), alternatives, usages, now, end)
 
     def _issue_with_new_key(

@@ -20,7 +20,8 @@ from shoal.kinds.catalogue import default_rbac
 from shoal.kinds.core import kubernetes_service
 from shoal.kinds.core.serviceaccount import default_service_account, root_ca_config_map
 from shoal.kinds.flowcontrol.bootstrap import bootstrap_flow_schemas, bootstrap_priority_levels
-from shoal.kinds.rbac.controller_accounts import controller_role_bindings, controller_roles
+from shoal.kinds.rbac.controller_accounts import ACCOUNT_RULES, controller_role_bindings, controller_roles
+from shoal.kinds.rbac.loop_accounts import loop_rules
 from shoal.kinds.rbac.rbac import aggregate_rules
 from shoal.kinds.scheduling.priorityclass import system_priority_classes
 from shoal.kinds.shoal_crds import shoal_crds
@@ -141,12 +142,12 @@ def _crds(cluster: str, profile: str) -> list[Object]:
 
 def _default_roles(plural: str) -> list[Object]:
     """Upstream's roles. The aggregated ones (admin, edit, view) are filled in as upstream's controller does."""
-    roles = default_rbac().get(plural, [])
+    roles, own_rules = default_rbac().get(plural, []), {**ACCOUNT_RULES, **loop_rules()}
     if plural == "clusterrolebindings":
-        return [*roles, *controller_role_bindings()]
+        return [*roles, *controller_role_bindings(own_rules)]
     if plural != "clusterroles":
         return roles
-    roles = [*roles, *controller_roles()]
+    roles = [*roles, *controller_roles(own_rules)]
     for _ in range(AGGREGATED_DEPTH):
         roles = [
             {**role, "rules": aggregate_rules(role, roles)} if "aggregationRule" in role else role for role in roles

@@ -2,8 +2,8 @@
 
 `root` always exists. Any other cluster exists exactly as long as its `LogicalCluster` object in root. A cluster's
 registry is the shared registry of its profile and Kubernetes version plus its own CRDs; a hub adds its negotiated
-resources and mirrored pods. The registry is rebuilt lazily after one of them changes. An idle cluster drops all derived
-state, and its first request rebuilds it.
+resources, the revisions of workloads, and mirrored pods. The registry is rebuilt lazily after one of them changes. An
+idle cluster drops all derived state, and its first request rebuilds it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from shoal.apiserver.cache.cacher import CachedObject, CacheEvent, WatchCache
 from shoal.apiserver.registry import mirrored_pods
 from shoal.apiserver.registry.negotiated import NEGOTIATED_RESOURCES, resource_from_negotiated
 from shoal.apiserver.registry.registry import Registry, Resource
+from shoal.apiserver.registry.rollout_history import history_resources
 from shoal.apiserver.request.info import ROOT
 from shoal.kinds.fleet.endpoint import Endpoint, endpoint_of
 from shoal.kinds.fleet.keys import keys_in_force, requested_keys
 from shoal.kinds.fleet.logicalcluster import GROUP, PLURAL, restored_revision, token_keys
+from shoal.kinds.limits import DEFAULT_LIMITS, UNLIMITED, ClusterLimits, limits_of
 from shoal.kinds.versions import NEWEST_MINOR, minor_of
 from shoal.kinds.workload import workloadcluster
 
@@ -51,6 +53,7 @@ class LogicalCluster:
     """The generation that its keys have or get."""
     refuses_former_keys: bool = False
     """Whether tokens from before its current keys are refused."""
+    limits: ClusterLimits = UNLIMITED
 
 
 ProfileVersion = tuple[str, int]
@@ -68,8 +71,18 @@ class CRDSource(Protocol):
 
 
 class LogicalClusters:
-    def __init__(self, cache: WatchCache, builtins: Callable[[str, int], list[Resource]], crds: CRDSource) -> None:
-        """`builtins` returns the resources of a profile at a minor version."""
+    def __init__(
+        self,
+        cache: WatchCache,
+        builtins: Callable[[str, int], list[Resource]],
+        crds: CRDSource,
+        limits: ClusterLimits = DEFAULT_LIMITS,
+        root_limits: ClusterLimits = UNLIMITED,
+    ) -> None:
+        """`builtins` returns the resources of a profile at a minor version. `limits` are those of clusters that do not
+        specify theirs.
+        """
+        self._limits, self._root_limits = limits, root_limits
         self._cache = cache
         self._builtins = builtins
         self._crds = crds
@@ -80,6 +93,7 @@ class LogicalClusters:
         self._deletion_handlers: list[Callable[[str], None]] = []
         self.recently_used: set[str] = set()
         """Clusters looked up since the set was last emptied."""
+        cache.history.max_bytes_of = lambda name: self.limits(name).history
         cache.resource_cache(*CRDS).add_event_handler("*", self._on_crd)
         cache.resource_cache(*NEGOTIATED_RESOURCES).add_event_handler("*", self._on_negotiated_resource)
         cache.resource_cache(*mirrored_pods.WORKLOAD_CLUSTERS).add_event_handler("*", self._on_workload_cluster)
@@ -91,9 +105,18 @@ class LogicalClusters:
             entry = self._cache.resource_cache(*LOGICAL_CLUSTERS).get(ROOT, "", name)
             if entry is None:
                 return None
-            cluster = self._clusters[name] = _cluster_of(entry)
+            cluster = self._clusters[name] = _cluster_of(entry, self._root_limits if name == ROOT else self._limits)
         self.recently_used.add(name)
         return cluster
+
+    def limits(self, name: str) -> ClusterLimits:
+        """Returns the limits of a cluster, without using it."""
+        cluster = self._clusters.get(name)
+        if cluster is not None:
+            return cluster.limits
+        entry = self._cache.resource_cache(*LOGICAL_CLUSTERS).get(ROOT, "", name)
+        default = self._root_limits if name == ROOT else self._limits
+        return limits_of(entry.object(), default) if entry is not None and b'"limits":' in entry.data else default
 
     def on_deleted(self, handler: Callable[[str], None]) -> None:
         """Registers a handler that gets the name of every deleted cluster."""
@@ -138,7 +161,8 @@ class LogicalClusters:
             for entry in self._cache.resource_cache(*NEGOTIATED_RESOURCES).table(cluster.name).select("")
         ]
         pods = [mirrored_pods.pod_resource()] if mirrored_pods.is_served(self._cache, cluster.name) else []
-        return [*pods, *(resource for resource in resources if resource is not None)]
+        served = [resource for resource in resources if resource is not None]
+        return [*pods, *served, *history_resources(served)]
 
     def _default_registry(self, profile_version: ProfileVersion) -> Registry:
         """The registry of a cluster whose CRDs are those it started with."""
@@ -159,6 +183,8 @@ class LogicalClusters:
         self._registries.pop(event.cluster, None)
         if event.new is None:
             self._crds.forget(event.cluster, event.latest.name)
+            plural, _, group = event.latest.name.partition(".")
+            self._cache.on_definition_deleted(group, plural)
 
     def _on_negotiated_resource(self, event: CacheEvent) -> None:
         if resource_from_negotiated(event.old) is not resource_from_negotiated(event.new):
@@ -173,6 +199,7 @@ class LogicalClusters:
         name = event.latest.name
         self._clusters.pop(name, None)
         self._registries.pop(name, None)
+        self._cache.history.refresh_limit(name)
         if event.old is not None and event.new is not None and _has_moved(event.old, event.new):
             for key in ADDRESS_RESOURCES:
                 self._cache.refresh_bootstrap(key, name)
@@ -191,7 +218,7 @@ def _has_moved(old: CachedObject, new: CachedObject) -> bool:
     return endpoint_of(old.object()) != endpoint_of(new.object())
 
 
-def _cluster_of(entry: CachedObject) -> LogicalCluster:
+def _cluster_of(entry: CachedObject, default_limits: ClusterLimits) -> LogicalCluster:
     obj = entry.object()
     metadata, spec = obj["metadata"], obj.get("spec") or {}
     return LogicalCluster(
@@ -207,4 +234,5 @@ def _cluster_of(entry: CachedObject) -> LogicalCluster:
         endpoint=endpoint_of(obj),
         keys_generation=requested_keys(obj).generation,
         refuses_former_keys=not keys_in_force(obj).trust_former,
+        limits=limits_of(obj, default_limits),
     )

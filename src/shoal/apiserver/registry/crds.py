@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -21,6 +21,7 @@ from shoal.kinds.column import Column
 from shoal.kinds.fleet import infrav1, logicalcluster
 from shoal.kinds.shoal_crds import shoal_crds
 from shoal.kinds.strategy import CUSTOM_STRATEGY, ScalePaths, Strategy
+from shoal.objects.jsonpath import compile_path
 
 Object = dict[str, Any]
 
@@ -112,7 +113,7 @@ class CRDResources:
             status=customresourcedefinition.has_status(crd, version),
             scale=_scale_paths(customresourcedefinition.scale_subresource(crd, version)),
             subresources=SHOAL_SUBRESOURCES.get((group, plural), {}),
-            columns=tuple(_printer_column(column) for column in customresourcedefinition.printer_columns(crd, version)),
+            columns=tuple(_printer_columns(customresourcedefinition.printer_columns(crd, version))),
             selectable_fields=tuple(customresourcedefinition.selectable_fields(crd, version)),
             schema=partial(published_schema, crd, version),
             schema_hash=digest,
@@ -133,12 +134,20 @@ def _scale_paths(paths: Mapping[str, str] | None) -> ScalePaths | None:
     return ScalePaths(paths["specReplicasPath"], paths["statusReplicasPath"], paths.get("labelSelectorPath", ""))
 
 
-def _printer_column(column: Object) -> Column:
-    return Column(
-        name=column["name"],
-        type=column.get("type", "string"),
-        format=column.get("format", ""),
-        description=column.get("description", ""),
-        priority=column.get("priority", 0),
-        path=column["jsonPath"],
-    )
+def _printer_columns(columns: Iterable[Object]) -> Iterator[Column]:
+    """Ends before the first column whose path is no JSONPath, as upstream. Validation checks only that it begins with a
+    dot.
+    """
+    for column in columns:
+        try:
+            compile_path(column["jsonPath"])
+        except ValueError:
+            return
+        yield Column(
+            name=column["name"],
+            type=column.get("type", "string"),
+            format=column.get("format", ""),
+            description=column.get("description", ""),
+            priority=column.get("priority", 0),
+            path=column["jsonPath"],
+        )

@@ -20,6 +20,12 @@ from shoal.kinds.workload import workloadcluster
 
 WORKLOAD_CLUSTERS = (workloadcluster.GROUP, workloadcluster.PLURAL)
 PODS = ("", "pods")
+KINDS_OF_WORKLOAD_CLUSTERS = (("", "v1", "pods"), ("", "v1", "nodes"))
+UNSERVED_MESSAGE = (
+    "a hub has no {plural}: they are in its workload Clusters. kubectl with a kubeconfig of such a cluster shows them"
+    " (shoal kubeconfig NAME for a ManagedCluster); spec.mirror: [pods] of a workload Cluster copies its pods here"
+)
+"""The answer to a request for pods or nodes of a hub that has none."""
 KUBELET_SUBRESOURCES = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 """Subresources a person may try on a mirrored pod. The error names the cluster to ask."""
 

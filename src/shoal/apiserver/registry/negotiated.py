@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import orjson
@@ -42,6 +42,11 @@ class RestrictedSchema(KindSchema):
     def __init__(self, builtin: KindSchema, schema: Object) -> None:
         super().__init__(builtin.schema, builtin.resolve, builtin.definitions)
         self._negotiated = schemas.compile_schema(schema)
+        self._schema = schema
+
+    @cached_property
+    def definition(self) -> bytes:
+        return orjson.dumps(self._schema)
 
     def prune(self, obj: Object, *, collect: bool) -> list[str]:
         complaints = super().prune(obj, collect=collect)
@@ -57,7 +62,13 @@ class RestrictedSchema(KindSchema):
             raise BadRequest(f"failed to create typed patch object ({kind}): {', '.join(unknown)}")
 
     def validate(
-        self, obj: Object, old: Object | None, *, status: bool, warnings: list[str] | None = None
+        self,
+        obj: Object,
+        old: Object | None,
+        *,
+        status: bool,
+        warnings: list[str] | None = None,
+        in_loop: bool = False,
     ) -> list[Cause]:
         return self._negotiated.validate_status(obj, old) if status else self._negotiated.validate(obj, old)
 

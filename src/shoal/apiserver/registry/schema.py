@@ -6,6 +6,7 @@ Schemas are shared between logical clusters by hash.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import orjson
 from shoal.objects import gotypes
 from shoal.objects import schema as schemas
 from shoal.objects.apply import TypeSchema
-from shoal.objects.errors import Cause
+from shoal.objects.errors import Cause, TooLarge
 from shoal.objects.metadata_types import omit_empty
 from shoal.objects.schema.omitempty import OmitEmpty
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 RefResolver = Callable[[str], Object]
+
+LARGE_SCHEMA_BYTES = 384 * 1024
+LARGE_SCHEMA_PROGRAMS = 500
+"""Patterns and CEL rules of a schema."""
 
 
 class KindSchema:
@@ -54,6 +59,20 @@ class KindSchema:
     @cached_property
     def types(self) -> TypeSchema:
         return TypeSchema(self.schema, None if self._custom else self.resolve)
+
+    @cached_property
+    def definition(self) -> bytes:
+        """The schema as a child process gets it; empty if it knows the kind."""
+        return orjson.dumps(self.schema) if self._custom else b""
+
+    @cached_property
+    def is_large(self) -> bool:
+        """True if the event loop should not compile it, which could take more than 100 ms."""
+        if not self._custom:
+            return False
+        text = orjson.dumps(self.schema)
+        programs = text.count(b'"pattern":') + text.count(b'"rule":')
+        return len(text) > LARGE_SCHEMA_BYTES or programs > LARGE_SCHEMA_PROGRAMS
 
     def prune(self, obj: Object, *, collect: bool) -> list[str]:
         """Drops unknown fields. With `collect` it returns them in upstream's wording."""
@@ -88,23 +107,31 @@ class KindSchema:
             self._compiled_schema.default(obj)
 
     def validate(
-        self, obj: Object, old: Object | None, *, status: bool, warnings: list[str] | None = None
+        self,
+        obj: Object,
+        old: Object | None,
+        *,
+        status: bool,
+        warnings: list[str] | None = None,
+        in_loop: bool = False,
     ) -> list[Cause]:
         """Validates a custom kind. Built-in kinds have their own validation, which is stricter than their schema.
-        Appends to `warnings`.
+        Appends to `warnings`. Raises TooCostlyForLoopError if `in_loop`.
         """
         if not self._custom:
             return []
         compiled = self._compiled_schema
         causes = compiled.validate_status(obj, old) if status else compiled.validate(obj, old)
         if compiled.has_rules and self._cel_rules is not None:
-            causes += self._cel_rules.check(obj, old, causes, warnings)
+            causes += self._cel_rules.check(obj, old, causes, warnings, in_loop=in_loop)
         return causes
 
     def normalise(self, obj: Object) -> bool:
         before = orjson.dumps(obj)
         self.prune(obj, collect=False)
-        self.default(obj)
+        # An object that is stored is served. Whoever gave its kind too many defaults sees the first of them.
+        with suppress(TooLarge):
+            self.default(obj)
         return orjson.dumps(obj) != before
 
 

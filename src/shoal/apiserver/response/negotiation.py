@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from shoal.apiserver.request.options import parse_query
 from shoal.objects.errors import NotAcceptable, UnsupportedMedia
+from shoal.objects.wire import Request
 
 JSON = "application/json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -159,3 +161,10 @@ def patch_type(header: str, custom: bool) -> str:
             "the body of the request was in an unknown format - accepted media types include: " + ", ".join(supported)
         )
     return patch
+
+
+def wants_pretty(request: Request) -> bool:
+    """As upstream: if `pretty` is set in the query, or the user agent is a browser, curl or Wget."""
+    if request.query and "pretty=" in request.query:
+        return parse_query(request.query).get("pretty", "") in ("1", "true")
+    return request.headers.get("user-agent", "").startswith(("curl", "Wget", "Mozilla/5.0"))

@@ -6,6 +6,7 @@ the object was written, for tables and for metadata alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 import orjson
@@ -19,8 +20,20 @@ from shoal.apiserver.cache.storage_form import (
     strip_type_meta,
 )
 from shoal.apiserver.registry.registry import Resource
-from shoal.apiserver.response.negotiation import PROTOBUF, OutputMediaType
-from shoal.apiserver.response.table import make_table
+from shoal.apiserver.response.list_encoder import (
+    Item,
+    JSONListEncoder,
+    ListEncoder,
+    PieceBuffer,
+    PrettyListEncoder,
+    ProtobufListEncoder,
+    YAMLListEncoder,
+    list_opening,
+    pieces_response,
+    protobuf_list,
+)
+from shoal.apiserver.response.negotiation import PROTOBUF, YAML, OutputMediaType
+from shoal.apiserver.response.table import make_table, row_maker, table_head
 from shoal.apiserver.webhooks.conversion import converted_entry
 from shoal.objects import protobuf
 from shoal.objects.errors import NotAcceptable
@@ -105,87 +118,127 @@ def _transform_error(resource: Resource, requested: str, actual: str, kind: str)
     return NotAcceptable(f"you requested {requested}, but the requested object {actual} ({name})")
 
 
-BATCH_SIZE = 256
-"""Objects joined into one piece of a large list: pieces of about a megabyte, never one giant copy."""
+SMALL_LIST = 256
+"""Objects of a list that is encoded in one step if their bytes are served as they are."""
+STEP_BYTES = 4096
+"""Bytes of the objects that are encoded or tested in one step: few enough for the slowest output."""
 MAX_CACHED_LISTS = 4
 """Cached list bodies per table. They cost as much memory as the objects in them."""
+Row = tuple[str, CachedObject]
+"""An object and, in the wildcard view, its cluster."""
+ListSlices = Generator[None, None, Response]
 
 
-def list_response(
+def list_slices(
     resource: Resource,
     output: OutputMediaType,
-    entries: list[tuple[str, CachedObject]] | list[CachedObject],
+    rows: Iterable[Row],
     metadata: Object,
     now: float,
     include_object: str,
-) -> Response:
-    """A list response. Entries with a cluster name belong to the wildcard view."""
-    if output.media_type == PROTOBUF and output.mode == "object" and not (entries and isinstance(entries[0], tuple)):
-        messages = [encode_protobuf(resource, entry) for entry in entries if isinstance(entry, CachedObject)]
-        return _protobuf_list(resource, metadata, _join_protobuf_items(messages))
-    if output.mode == "partial" and not output.partial_list:
-        raise _transform_error(resource, "PartialObjectMetadata", "is a list", resource.list_kind)
-    data = [
-        inject_cluster_annotation(encode_object(resource, entry[1]), entry[0])
-        if isinstance(entry, tuple)
-        else encode_object(resource, entry)
-        for entry in entries
-    ]
+    pretty: bool = False,
+) -> ListSlices:
+    """A list response, a few objects in each step."""
+    encoder = _list_encoder(resource, output, metadata, pretty)
+    item_of = _item_function(resource, output, now, include_object)
+    size = 0
+    for cluster, entry in rows:
+        steps = encoder.add(item_of(entry, cluster))
+        if steps is not None:
+            yield from steps
+        size += len(entry.data)
+        if size > STEP_BYTES:
+            size = 0
+            yield
+    return encoder.finish()
+
+
+def _list_encoder(resource: Resource, output: OutputMediaType, metadata: Object, pretty: bool) -> ListEncoder:
+    field, end = "items", b""
     if output.mode == "table":
-        objects = [decode(item) for item in data]
-        table = make_table(
-            resource, objects, version=output.meta_version, include_object=include_object, now=now, metadata=metadata
-        )
-        return Response(200, orjson.dumps(table))
-    if output.mode == "partial":
-        items = [partial_metadata(decode(item), output.meta_version) for item in data]
-        kind, api_version = "PartialObjectMetadataList", f"meta.k8s.io/{output.meta_version}"
-        return Response(
-            200, orjson.dumps({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items})
-        )
-    return _json_list(resource, metadata, _join_items(resource, data))
+        head, field = table_head(resource, output.meta_version, metadata), "rows"
+    elif output.mode == "partial":
+        if not output.partial_list:
+            raise _transform_error(resource, "PartialObjectMetadata", "is a list", resource.list_kind)
+        api_version = f"meta.k8s.io/{output.meta_version}"
+        head = {"kind": "PartialObjectMetadataList", "apiVersion": api_version, "metadata": metadata}
+    else:
+        head, end = _list_head(resource, metadata), b"\n"
+    if output.media_type == PROTOBUF:
+        return ProtobufListEncoder(head)
+    if output.media_type == YAML:
+        return YAMLListEncoder(head, field)
+    return PrettyListEncoder(head, field) if pretty else JSONListEncoder(head, field, end)
 
 
-def full_list_response(
-    resource: Resource, table: ObjectTable, namespace: str, metadata: Object, media_type: str = ""
-) -> Response:
-    """A list of one namespace or of all. Many informers ask for it at once, so the joined body is cached."""
-    key = (resource.api_version, resource.schema_hash, namespace, media_type)
-    pieces = table.list_bodies.get(key)
-    if pieces is None:
-        if media_type == PROTOBUF:
-            pieces = _join_protobuf_items([encode_protobuf(resource, entry) for entry in table.select(namespace)])
-        else:
-            pieces = _join_items(resource, [encode_object(resource, entry) for entry in table.select(namespace)])
-        if len(pieces) > 1 and len(table.list_bodies) < MAX_CACHED_LISTS:
-            table.list_bodies[key] = pieces if key in table.list_bodies else None
-    return (_protobuf_list if media_type == PROTOBUF else _json_list)(resource, metadata, pieces)
-
-
-def _join_items(resource: Resource, data: list[bytes]) -> list[bytes]:
-    """Joins the items into large pieces. All but the first begin with a comma.
-
-    Items of built-in kinds omit apiVersion and kind, items of custom kinds keep them, as upstream's types do.
-    """
-    data = data if resource.custom else list(map(strip_type_meta, data))
-    first = [b",".join(data[:BATCH_SIZE])]
-    return first + [b",".join([b"", *data[at : at + BATCH_SIZE]]) for at in range(BATCH_SIZE, len(data), BATCH_SIZE)]
-
-
-def _json_list(resource: Resource, metadata: Object, pieces: list[bytes]) -> Response:
+def _list_head(resource: Resource, metadata: Object) -> Object:
     if resource.custom and "continue" not in metadata:
         # Upstream encodes custom kinds without Go types, so the empty field is not omitted.
         metadata = {"continue": "", **metadata}
-    head = orjson.dumps({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata})
-    body = [head[:-1] + b',"items":[', *pieces, b"]}\n"]
-    return Response(200, body if len(body) > 3 else b"".join(body))
+    return {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata}
 
 
-def _join_protobuf_items(messages: list[bytes]) -> list[bytes]:
-    items = list(map(protobuf.list_item, messages))
-    return [b"".join(items[at : at + BATCH_SIZE]) for at in range(0, len(items), BATCH_SIZE)]
+def _item_function(
+    resource: Resource, output: OutputMediaType, now: float, include_object: str
+) -> Callable[[CachedObject, str], Item]:
+    """Returns the function that gives an object, of that cluster in the wildcard view, as the encoder takes it."""
+
+    def data_of(entry: CachedObject, cluster: str) -> bytes:
+        data = encode_object(resource, entry)
+        return inject_cluster_annotation(data, cluster) if cluster else data
+
+    if output.mode == "table":
+        make_row = row_maker(resource, output.meta_version, include_object, now)
+        return lambda entry, cluster: make_row(decode(data_of(entry, cluster)))
+    if output.mode == "partial":
+        return lambda entry, cluster: partial_metadata(decode(data_of(entry, cluster)), output.meta_version)
+    if output.media_type == PROTOBUF:
+        return lambda entry, cluster: decode(data_of(entry, cluster)) if cluster else encode_protobuf(resource, entry)
+    if resource.custom:
+        return data_of
+
+    def item_of(entry: CachedObject, cluster: str) -> bytes:
+        """Items of built-in kinds omit apiVersion and kind, items of custom kinds keep them, as upstream's types do."""
+        return strip_type_meta(data_of(entry, cluster) if cluster else encode_object(resource, entry))
+
+    return item_of
 
 
-def _protobuf_list(resource: Resource, metadata: Object, pieces: list[bytes]) -> Response:
-    body = protobuf.list_envelope(resource.api_version, resource.list_kind, metadata, pieces)
-    return Response(200, body if len(body) > 3 else b"".join(body), content_type=PROTOBUF)
+def full_list_slices(
+    resource: Resource, table: ObjectTable, namespace: str, metadata: Object, media_type: str = ""
+) -> ListSlices:
+    """A list of one namespace or of all. Many informers ask for it at once, so the joined body is cached."""
+    key = (resource.api_version, resource.schema_hash, namespace, media_type)
+    bodies, head = table.list_bodies, _list_head(resource, metadata)
+    pieces = bodies.get(key)
+    if pieces is None:
+        entries, is_repeated = table.select(namespace), key in bodies
+        if len(entries) > SMALL_LIST and len(bodies) < MAX_CACHED_LISTS:
+            # The next write to the table drops this mark with all bodies, so that what is stored below is not found.
+            bodies[key] = None
+        buffer = PieceBuffer(b"" if media_type == PROTOBUF else b",")
+        size = 0
+        for entry in entries:
+            if media_type == PROTOBUF:
+                buffer.add(protobuf.list_item(encode_protobuf(resource, entry)))
+            else:
+                data = encode_object(resource, entry)
+                buffer.add(data if resource.custom else strip_type_meta(data))
+            size += len(entry.data)
+            if size > STEP_BYTES:
+                size = 0
+                yield
+        pieces = buffer.pieces()
+        if is_repeated:
+            bodies[key] = pieces
+    if media_type == PROTOBUF:
+        return protobuf_list(head, pieces)
+    return pieces_response([list_opening(head, "items"), *pieces, b"]}\n"])
+
+
+def small_list_response(resource: Resource, entries: list[CachedObject], metadata: Object) -> Response:
+    """A list of a few objects whose bytes are served as they are, as JSON."""
+    items = [encode_object(resource, entry) for entry in entries]
+    if not resource.custom:
+        items = list(map(strip_type_meta, items))
+    return Response(200, b"%b%b]}\n" % (list_opening(_list_head(resource, metadata), "items"), b",".join(items)))

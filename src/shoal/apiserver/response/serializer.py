@@ -6,17 +6,33 @@ encode them from cached messages instead.
 
 from __future__ import annotations
 
-import re
-from typing import Any
+from collections.abc import Generator
 
 import orjson
-import yaml
 
-from shoal.apiserver.response.negotiation import JSON, PROTOBUF
+from shoal.apiserver.response.negotiation import JSON, PROTOBUF, YAML
+from shoal.apiserver.response.yaml_encoder import YAMLEncoder, dump_yaml
 from shoal.objects import protobuf
 from shoal.objects.wire import Answer, Response
 
 WATCH_PROTOBUF = PROTOBUF + ";stream=watch"
+
+
+_LONG_BYTES = 32 * 1024
+
+
+def is_long_yaml(answer: Answer, media_type: str) -> bool:
+    """Whether the encoding takes so long that it has to be done in slices."""
+    if media_type != YAML or not isinstance(answer, Response) or answer.content_type != JSON:
+        return False
+    return not isinstance(answer.body, bytes) or len(answer.body) > _LONG_BYTES
+
+
+def yaml_slices(answer: Response) -> Generator[None, None, Response]:
+    """As `encode_as` for YAML, in small steps."""
+    encoder = YAMLEncoder()
+    yield from encoder.steps(orjson.loads(answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)))
+    return Response(answer.status, encoder.finish(), content_type=YAML, headers=answer.headers)
 
 
 def encode_as(answer: Answer, media_type: str) -> Answer:
@@ -26,25 +42,3 @@ def encode_as(answer: Answer, media_type: str) -> Answer:
     obj = orjson.loads(answer.body if isinstance(answer.body, bytes) else b"".join(answer.body))
     body = protobuf.encode(obj) if media_type == PROTOBUF else dump_yaml(obj)
     return Response(answer.status, body, content_type=media_type, headers=answer.headers)
-
-
-def dump_yaml(value: Any) -> bytes:
-    """Encodes YAML that every parser reads as the same value: strings that some parsers would read as numbers are
-    quoted.
-    """
-    text: bytes = yaml.dump(value, Dumper=_Dumper, encoding="utf-8", allow_unicode=True, width=1_000_000)
-    return text
-
-
-class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """Sorts keys, as upstream does, and writes no aliases: equal values are not one value."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-# Strings that Go's parsers read as numbers or booleans, beyond Python's YAML 1.1.
-_Dumper.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\.?[0-9]|0o)[0-9_.]*([eE][-+]?[0-9]+)?$"), list("-+.0123456789")
-)
-_Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"[yYnN]$"), list("yYnN"))

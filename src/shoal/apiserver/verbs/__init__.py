@@ -16,12 +16,10 @@ from shoal.apiserver.verbs.subresources.binding import bind
 from shoal.apiserver.verbs.subresources.eviction import evict
 from shoal.apiserver.verbs.subresources.finalize import finalize
 from shoal.apiserver.verbs.subresources.hub_user_token import create_hub_user_token
+from shoal.apiserver.verbs.subresources.kubelet_proxy import read_log, refuse_exec, refuse_proxy
 from shoal.apiserver.verbs.subresources.pods import (
     patch_ephemeral_containers,
     patch_resize,
-    read_log,
-    refuse_exec,
-    refuse_proxy,
     update_ephemeral_containers,
     update_resize,
 )

@@ -11,12 +11,12 @@ from contextlib import suppress
 from shoal.apiserver.cache.cacher import CachedObject, CacheEvent
 from shoal.apiserver.request.info import WILDCARD
 from shoal.apiserver.request.options import parse_list_options
-from shoal.apiserver.server import RequestContext, ServerComponents
+from shoal.apiserver.server import ReadVerb, RequestContext, ServerComponents
 from shoal.apiserver.verbs.list import list_revision
-from shoal.apiserver.verbs.watch import CacheWatcher, watch
+from shoal.apiserver.verbs.watch import INITIAL_END, MAX_PENDING_BYTES, CacheWatcher, watch
 from shoal.apiserver.webhooks.conversion import ConversionMissing, convert_entries, converted_entry
 from shoal.objects.errors import StatusError
-from shoal.objects.wire import Answer, Sink
+from shoal.objects.wire import Answer, Response, Sink, StreamResponse, Upgrade
 
 log = logging.getLogger("shoal.apiserver")
 
@@ -25,7 +25,7 @@ MAX_ATTEMPTS = 10
 
 
 def with_conversion(
-    read: Callable[[ServerComponents, RequestContext], Answer],
+    read: ReadVerb,
 ) -> Callable[[ServerComponents, RequestContext], Awaitable[Answer]]:
     async def read_converted(server: ServerComponents, ctx: RequestContext) -> Answer:
         if ctx.verb == "watch":
@@ -33,11 +33,15 @@ def with_conversion(
         for _ in range(MAX_ATTEMPTS):
             await _convert_requested(server, ctx)
             with suppress(ConversionMissing):
-                return read(server, ctx)
+                return await _answer(read(server, ctx))
         await _convert_requested(server, ctx)
-        return read(server, ctx)
+        return await _answer(read(server, ctx))
 
     return read_converted
+
+
+async def _answer(answer: Answer | Awaitable[Answer]) -> Answer:
+    return answer if isinstance(answer, (Response, StreamResponse, Upgrade)) else await answer
 
 
 async def _convert_requested(server: ServerComponents, ctx: RequestContext) -> None:
@@ -62,7 +66,8 @@ async def _convert_requested(server: ServerComponents, ctx: RequestContext) -> N
 
 
 MAX_QUEUED_EVENTS = 10_000
-"""Events that may wait for a webhook that does not respond."""
+"""Events that may wait for a webhook that does not respond, or for a client that does not read."""
+CONVERTED_AT_ONCE = 200
 
 
 class ConvertingWatcher(CacheWatcher):
@@ -72,7 +77,9 @@ class ConvertingWatcher(CacheWatcher):
         self._queue: deque[Callable[[], None] | CacheEvent] = deque()
         self._has_queued = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._send_queued(), name="converting watch")
+        self._has_room = asyncio.Event()
         sink.on_close(self._cancel)
+        sink.on_drain(self._has_room.set)
         super().start(sink)
 
     def _cancel(self) -> None:
@@ -87,9 +94,17 @@ class ConvertingWatcher(CacheWatcher):
         self._queue.append(item)
         self._has_queued.set()
 
-    def _send_initial_events(self) -> None:
-        for cluster, entry in self._initial_objects():
-            self._enqueue(CacheEvent(entry.revision, cluster, None, entry))
+    def _send_first_events(self, initial: bool, since: int) -> None:
+        if initial:
+            for cluster, entry in self._initial_objects():
+                self._enqueue(CacheEvent(entry.revision, cluster, None, entry))
+        elif since:
+            for change in self._resource_cache.missed_events(self._cluster, since, self.trigger):
+                self.deliver(change)
+        if self._options.send_initial_events:
+            self._bookmark({INITIAL_END: "true"})
+        elif self._confirm:
+            self._bookmark()
 
     def _bookmark(self, annotations: dict[str, str] | None = None, revision: int = 0) -> None:
         send_bookmark, revision_now = super()._bookmark, self._server.cache.revision
@@ -101,14 +116,17 @@ class ConvertingWatcher(CacheWatcher):
     async def _send_queued(self) -> None:
         while True:
             await self._has_queued.wait()
-            self._has_queued.clear()
-            queued = list(self._queue)
-            self._queue.clear()
+            while self._sink is not None and self._sink.pending_bytes > MAX_PENDING_BYTES:
+                self._has_room.clear()
+                await self._has_room.wait()
+            queued = [self._queue.popleft() for _ in range(min(len(self._queue), CONVERTED_AT_ONCE))]
+            if not self._queue:
+                self._has_queued.clear()
             try:
                 await self._convert([each for each in queued if isinstance(each, CacheEvent)])
                 for each in queued:
                     if isinstance(each, CacheEvent):
-                        super().deliver(self._converted_event(each))
+                        self._send_event(self._converted_event(each))
                     else:
                         each()
             except StatusError as error:

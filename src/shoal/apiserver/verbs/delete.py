@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from itertools import repeat
 from typing import Any
 
 import orjson
@@ -18,11 +19,12 @@ from shoal.apiserver.request.options import (
     parse_delete_options,
     parse_list_options,
 )
-from shoal.apiserver.response.render import encode_object, list_response, object_response, served_object
-from shoal.apiserver.selection import selection_predicate
-from shoal.apiserver.server import RequestContext, ServerComponents
-from shoal.apiserver.webhooks.conversion import convert_entries, converted_entry
-from shoal.apiserver.write.body import decode_body
+from shoal.apiserver.response.negotiation import wants_pretty
+from shoal.apiserver.response.render import encode_object, list_slices, object_response, served_object
+from shoal.apiserver.selection import matching_rows, selection_predicate
+from shoal.apiserver.server import RequestContext, ServerComponents, slice_path
+from shoal.apiserver.webhooks.conversion import convert_entries
+from shoal.apiserver.write.body import decode_small_body
 from shoal.apiserver.write.decode import SCHEME_SUFFIX
 from shoal.apiserver.write.storage import conflict, encode_for_storage, encode_written, remove_object, storage_key
 from shoal.clock import rfc3339
@@ -119,13 +121,17 @@ async def deletecollection(server: ServerComponents, ctx: RequestContext) -> Res
     # Selectors apply to the object in the requested version.
     await convert_entries(server.webhooks.client, ctx.info.cluster, ctx.resource, entries)
     if predicate is not None:
-        entries = [entry for entry in entries if predicate.matches(converted_entry(ctx.resource, entry))][:limit]
+        rows = matching_rows(ctx.resource, zip(repeat(""), entries), predicate)
+        entries = [entry for _, entry in await server.slices.complete(slice_path(ctx), rows)][:limit]
     for start in range(0, len(entries), BATCH_SIZE):
         batch = entries[start : start + BATCH_SIZE]
         await asyncio.gather(*(_delete_collection_item(server, ctx, entry, options) for entry in batch))
     metadata: Object = {"resourceVersion": str(server.cache.revision)}
-    return list_response(
-        ctx.resource, ctx.output, entries, metadata, server.clock.now(), ctx.query.get("includeObject", "")
+    ctx.is_rendered = True
+    include_object, pretty = ctx.query.get("includeObject", ""), not ctx.media_type and wants_pretty(ctx.request)
+    deleted, now = zip(repeat(""), entries), server.clock.now()
+    return await server.slices.complete(
+        slice_path(ctx), list_slices(ctx.resource, ctx.output, deleted, metadata, now, include_object, pretty)
     )
 
 
@@ -141,7 +147,7 @@ async def _delete_collection_item(
 def _delete_options(ctx: RequestContext) -> DeleteOptions:
     body: Object | None = None
     if ctx.request.body:
-        body = decode_body(ctx.request, "")
+        body = decode_small_body(ctx.request, "")
         kind, version = body.get("kind"), body.get("apiVersion") or "v1"
         if kind not in (None, "", "DeleteOptions"):
             raise BadRequest(f'no kind "{kind}" is registered for version "{version}" {SCHEME_SUFFIX}')

@@ -1,12 +1,20 @@
-"""LIST: pages at one constant revision, served from memory."""
+"""LIST: pages at one constant revision, served from memory.
+
+A list takes a snapshot of the cache and encodes it in slices, so that a long one holds nobody else up.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice, repeat
+from typing import Any
 
 import orjson
 
-from shoal.apiserver.cache.cacher import CachedObject
+from shoal.apiserver.cache.cacher import CachedObject, ObjectTable
+from shoal.apiserver.cache.trigger import Trigger
+from shoal.apiserver.flowcontrol.slices import Slices
 from shoal.apiserver.request.info import WILDCARD
 from shoal.apiserver.request.options import (
     EXACT,
@@ -16,29 +24,164 @@ from shoal.apiserver.request.options import (
     expired_continue,
     parse_list_options,
 )
-from shoal.apiserver.response.negotiation import PROTOBUF
-from shoal.apiserver.response.render import full_list_response, list_response
-from shoal.apiserver.selection import SelectionPredicate, selection_predicate
-from shoal.apiserver.server import RequestContext, ServerComponents
-from shoal.apiserver.verbs.node_leases import add_node_leases, may_include_node_leases
+from shoal.apiserver.response.negotiation import YAML, wants_pretty
+from shoal.apiserver.response.render import (
+    SMALL_LIST,
+    Row,
+    full_list_slices,
+    list_slices,
+    small_list_response,
+)
+from shoal.apiserver.selection import SelectionPredicate, matching_rows, selection_predicate
+from shoal.apiserver.server import RequestContext, ServerComponents, slice_path
+from shoal.apiserver.verbs.node_leases import add_node_leases, leased_nodes
 from shoal.apiserver.webhooks.conversion import converted_entry
 from shoal.objects import digest
 from shoal.objects.errors import BadRequest, Cause, Expired, TimedOut
 from shoal.objects.wire import Response
 
+Object = dict[str, Any]
+
 DIGEST_PARAMETER = "digest"
+SMALL_LIST_BYTES = 1024 * 1024
 
 
-def digest_response(client_digest: str, entries: Sequence[CachedObject], revision: int) -> Response:
+def list_objects(server: ServerComponents, ctx: RequestContext) -> Response | Awaitable[Response]:
+    options = parse_list_options(ctx.query, watching=False)
+    predicate = selection_predicate(ctx.resource, options.label_selector, options.field_selector)
+    revision, exact = list_revision(server, ctx, options)
+    if DIGEST_PARAMETER in ctx.query:
+        return server.slices.run(slice_path(ctx), _digest_slices(server, ctx, predicate))
+    pretty = not ctx.media_type and wants_pretty(ctx.request)
+    if ctx.info.cluster == WILDCARD:
+        snapshot = _wildcard_snapshot(ctx, options, revision if exact else 0)
+    else:
+        kind, cluster = ctx.resource_cache, ctx.info.cluster
+        table = kind.at_revision(cluster, revision) if exact else kind.table(cluster)
+        is_whole = predicate is None and not (options.limit or options.continue_key or exact)
+        nodes = leased_nodes(server, ctx)
+        if is_whole and ctx.output.mode == "object" and ctx.media_type != YAML and not (pretty or nodes):
+            return _whole_list(server, ctx, table, {"resourceVersion": str(revision)})
+        trigger = _trigger(ctx, predicate)
+        entries = table.select(ctx.namespace, options.continue_key, trigger)
+        index = table.build_index(trigger) if trigger is not None and not exact else None
+        snapshot = Snapshot(zip(repeat(""), entries), len(entries), nodes, index)
+    ctx.is_rendered = True
+    return server.slices.run(slice_path(ctx), _list_slices(server, ctx, snapshot, predicate, options, revision, pretty))
+
+
+def _trigger(ctx: RequestContext, predicate: SelectionPredicate | None) -> Trigger | None:
+    return predicate.trigger if predicate is not None and ctx.resource.conversion is None else None
+
+
+def _whole_list(
+    server: ServerComponents, ctx: RequestContext, table: ObjectTable, metadata: Object
+) -> Response | Awaitable[Response]:
+    """Everything in a namespace, or everywhere, as JSON or protobuf: what informers ask for."""
+    resource = ctx.resource
+    if not ctx.media_type and table.count(ctx.namespace) <= SMALL_LIST:
+        entries = table.select(ctx.namespace)
+        is_small = sum([len(entry.data) for entry in entries]) <= SMALL_LIST_BYTES
+        if is_small and (not resource.custom or {entry.normalised_for for entry in entries} <= {resource.schema_hash}):
+            return small_list_response(resource, entries, metadata)
+    slices = full_list_slices(resource, table, ctx.namespace, metadata, ctx.media_type)
+    return server.slices.run(slice_path(ctx), slices)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The objects in the scope of a list, before its selectors."""
+
+    rows: Iterable[Row]
+    count: int
+    nodes: Sequence[CachedObject] = ()
+    """Nodes whose Leases belong to the list."""
+    index: Generator[None, None, None] | None = None
+    """Builds an index for the next list like this one."""
+
+
+def _list_slices(
+    server: ServerComponents,
+    ctx: RequestContext,
+    snapshot: Snapshot,
+    predicate: SelectionPredicate | None,
+    options: ListOptions,
+    revision: int,
+    pretty: bool,
+) -> Slices[Response]:
+    metadata: Object = {"resourceVersion": str(revision)}
+    if snapshot.nodes:
+        stored = [entry for _, entry in snapshot.rows]
+        leases = yield from add_node_leases(stored, snapshot.nodes, options.continue_key, server.clock.now())
+        snapshot = Snapshot(zip(repeat(""), leases), len(leases))
+    rows, limit, has_more = snapshot.rows, options.limit, False
+    if predicate is not None:
+        rows = yield from matching_rows(ctx.resource, rows, predicate, limit)
+        has_more = 0 < limit < len(rows)
+    elif 0 < limit < snapshot.count:
+        has_more = True
+        metadata["remainingItemCount"] = snapshot.count - limit
+    if has_more:
+        rows = list(islice(rows, limit))
+        metadata = {"resourceVersion": str(revision), "continue": _continue_after(rows[-1], revision), **metadata}
+    now, include_object = server.clock.now(), ctx.query.get("includeObject", "")
+    answer = yield from list_slices(ctx.resource, ctx.output, rows, metadata, now, include_object, pretty)
+    if snapshot.index is not None:
+        yield from snapshot.index
+    return answer
+
+
+def _continue_after(row: Row, revision: int) -> str:
+    cluster, last = row
+    return encode_continue(revision, f"{cluster}\t{last.key}" if cluster else last.key)
+
+
+def _wildcard_snapshot(ctx: RequestContext, options: ListOptions, revision: int) -> Snapshot:
+    """Stored objects of all logical clusters. Unwritten bootstrap objects are left out."""
+    first, _, after = options.continue_key.rpartition("\t")
+    tables = ctx.resource_cache.stored_at_revision(revision) if revision else ctx.resource_cache.tables
+    entries_by_cluster = [
+        (cluster, tables[cluster].select(ctx.namespace, after if cluster == first else ""))
+        for cluster in sorted(tables)
+        if cluster >= first
+    ]
+    count = 0
+    if options.limit > 0:
+        count = sum(not entry.virtual for _, entries in entries_by_cluster for entry in entries)
+    rows = ((cluster, entry) for cluster, entries in entries_by_cluster for entry in entries if not entry.virtual)
+    return Snapshot(rows, count)
+
+
+def _digest_slices(
+    server: ServerComponents, ctx: RequestContext, predicate: SelectionPredicate | None
+) -> Slices[Response]:
+    """Digest of the whole current state."""
+    if ctx.info.cluster == WILDCARD:
+        raise BadRequest(f"{DIGEST_PARAMETER} is not supported in the wildcard view")
+    revision = server.cache.revision
+    candidates = ctx.resource_cache.table(ctx.info.cluster).select(ctx.namespace, "", _trigger(ctx, predicate))
     try:
-        client_sums = digest.decode(client_digest)
+        client_sums = digest.decode(ctx.query[DIGEST_PARAMETER])
     except ValueError as error:
         raise BadRequest(f"invalid {DIGEST_PARAMETER}: {error}") from None
-    revisions = [(entry.key, entry.revision) for entry in entries]
     buckets = len(client_sums)
-    differing = digest.differing_buckets(digest.bucket_sums(revisions, buckets), client_sums)
+    revisions: list[tuple[str, int]] = []
+    sums = [0] * buckets
+    for entry in candidates:
+        if predicate is None or predicate.matches(converted_entry(ctx.resource, entry)):
+            revisions.append((entry.key, entry.revision))
+        yield
+    for at in range(0, len(revisions), SMALL_LIST):
+        for bucket, each in enumerate(digest.bucket_sums(revisions[at : at + SMALL_LIST], buckets)):
+            sums[bucket] ^= each
+        yield
+    differing = digest.differing_buckets(tuple(sums), client_sums)
     differing_set = set(differing)
-    items = {key: str(written) for key, written in revisions if digest.bucket_of(key, buckets) in differing_set}
+    items: dict[str, str] = {}
+    for key, written in revisions:
+        if digest.bucket_of(key, buckets) in differing_set:
+            items[key] = str(written)
+        yield
     body = {
         "kind": "Digest",
         "apiVersion": "meta.shoal.dev/v1alpha1",
@@ -50,96 +193,11 @@ def digest_response(client_digest: str, entries: Sequence[CachedObject], revisio
     return Response(200, orjson.dumps(body))
 
 
-Row = tuple[str, CachedObject]
-
-
-def list_objects(server: ServerComponents, ctx: RequestContext) -> Response:
-    options = parse_list_options(ctx.query, watching=False)
-    predicate = selection_predicate(ctx.resource, options.label_selector, options.field_selector)
-    revision, exact = list_revision(server, ctx, options)
-    if DIGEST_PARAMETER in ctx.query:
-        return _digest(server, ctx, predicate)
-    include_object = ctx.query.get("includeObject", "")
-    if ctx.info.cluster == WILDCARD:
-        rows = _wildcard_rows(ctx, options, revision if exact else 0)
-    else:
-        kind, cluster = ctx.resource_cache, ctx.info.cluster
-        table = kind.at_revision(cluster, revision) if exact else kind.table(cluster)
-        plain = (
-            predicate is None and not (options.limit or options.continue_key or exact) and ctx.output.mode == "object"
-        )
-        if plain and not may_include_node_leases(ctx):
-            form = ctx.output.media_type if ctx.output.media_type == PROTOBUF else ""
-            return full_list_response(ctx.resource, table, ctx.namespace, {"resourceVersion": str(revision)}, form)
-        indexable = predicate is not None and ctx.resource.conversion is None
-        entries_found = table.select(
-            ctx.namespace, options.continue_key, predicate.trigger if predicate is not None and indexable else None
-        )
-        if may_include_node_leases(ctx):
-            entries_found = add_node_leases(server, ctx, entries_found, options.continue_key)
-        if predicate is None and not (0 < options.limit < len(entries_found)):
-            return list_response(
-                ctx.resource,
-                ctx.output,
-                entries_found,
-                {"resourceVersion": str(revision)},
-                server.clock.now(),
-                include_object,
-            )
-        rows = [("", entry) for entry in entries_found]
-    if predicate is not None:
-        if ctx.resource.conversion is not None:
-            rows = [(cluster, converted_entry(ctx.resource, entry)) for cluster, entry in rows]
-        rows = [row for row in rows if predicate.matches(row[1])]
-    rows, metadata = _page(rows, options, revision, counted=predicate is None)
-    entries: list[Row] | list[CachedObject] = rows if ctx.info.cluster == WILDCARD else [entry for _, entry in rows]
-    return list_response(ctx.resource, ctx.output, entries, metadata, server.clock.now(), include_object)
-
-
-def _digest(server: ServerComponents, ctx: RequestContext, predicate: SelectionPredicate | None) -> Response:
-    """Digest of the whole current state."""
-    if ctx.info.cluster == WILDCARD:
-        raise BadRequest(f"{DIGEST_PARAMETER} is not supported in the wildcard view")
-    indexable = predicate is not None and ctx.resource.conversion is None
-    candidates = ctx.resource_cache.table(ctx.info.cluster).select(
-        ctx.namespace, "", predicate.trigger if predicate is not None and indexable else None
-    )
-    selected = [
-        entry for entry in candidates if predicate is None or predicate.matches(converted_entry(ctx.resource, entry))
-    ]
-    return digest_response(ctx.query[DIGEST_PARAMETER], selected, server.cache.revision)
-
-
-def _page(rows: list[Row], options: ListOptions, revision: int, counted: bool) -> tuple[list[Row], dict[str, object]]:
-    metadata: dict[str, object] = {"resourceVersion": str(revision)}
-    if 0 < options.limit < len(rows):
-        cluster, last = rows[options.limit - 1]
-        after = f"{cluster}\t{last.key}" if cluster else last.key
-        metadata["continue"] = encode_continue(revision, after)
-        if counted:
-            metadata["remainingItemCount"] = len(rows) - options.limit
-        rows = rows[: options.limit]
-    return rows, metadata
-
-
-def _wildcard_rows(ctx: RequestContext, options: ListOptions, revision: int) -> list[Row]:
-    """Stored objects of all logical clusters. Unwritten bootstrap objects are left out."""
-    first, _, after = options.continue_key.rpartition("\t")
-    rows: list[Row] = []
-    tables = ctx.resource_cache.stored_at_revision(revision) if revision else ctx.resource_cache.tables
-    for cluster in sorted(tables):
-        if cluster < first:
-            continue
-        for entry in tables[cluster].select(ctx.namespace, after if cluster == first else ""):
-            if not entry.virtual:
-                rows.append((cluster, entry))
-    return rows
-
-
 def list_revision(server: ServerComponents, ctx: RequestContext, options: ListOptions) -> tuple[int, bool]:
     """Returns the revision to list at, and whether exactly that one is required."""
     apply_continue_token(options)
-    return _resolve_revision(server, options, max(server.cache.oldest_revision, ctx.cluster.oldest_revision))
+    oldest = max(server.cache.history.oldest_revision_of(ctx.info.cluster), ctx.cluster.oldest_revision)
+    return _resolve_revision(server, options, oldest)
 
 
 def _resolve_revision(server: ServerComponents, options: ListOptions, oldest: int) -> tuple[int, bool]:

@@ -6,10 +6,12 @@ A stored Lease, as of a real kubelet, is served as it is. Watches deliver stored
 from __future__ import annotations
 
 import uuid
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from shoal.apiserver.cache.cacher import CachedObject
 from shoal.apiserver.cache.storage_form import encode, inject_revision
+from shoal.apiserver.request.info import WILDCARD
 from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.clock import rfc3339_micro
 from shoal.kinds.clusterapi.simulated_node import is_simulated
@@ -37,14 +39,26 @@ def synthesize_lease(server: ServerComponents, ctx: RequestContext) -> CachedObj
     return _lease_of(node, server.clock.now()) if node is not None else None
 
 
-def add_node_leases(
-    server: ServerComponents, ctx: RequestContext, entries: list[CachedObject], after: str
-) -> list[CachedObject]:
-    """Adds the Leases of simulated nodes to a list of stored ones. `after` is the last key of the previous page."""
+def leased_nodes(server: ServerComponents, ctx: RequestContext) -> list[CachedObject]:
+    """The nodes whose Leases a list may have to include."""
+    if not may_include_node_leases(ctx) or ctx.info.cluster == WILDCARD:
+        return []
     nodes = server.cache.resource_cache("", "nodes").tables.get(ctx.info.cluster)
-    stored, now = {entry.key for entry in entries}, server.clock.now()
-    synthesized = [_lease_of(node, now) for node in (nodes.entries.values() if nodes is not None else ())]
-    added = [entry for entry in synthesized if entry is not None and entry.key > after and entry.key not in stored]
+    return list(nodes.entries.values()) if nodes is not None else []
+
+
+def add_node_leases(
+    entries: list[CachedObject], nodes: Sequence[CachedObject], after: str, now: float
+) -> Generator[None, None, list[CachedObject]]:
+    """Adds the Leases of simulated nodes to a list of stored ones, one node in each step. `after` is the last key of
+    the previous page.
+    """
+    stored, added = {entry.key for entry in entries}, []
+    for node in nodes:
+        lease = _lease_of(node, now)
+        if lease is not None and lease.key > after and lease.key not in stored:
+            added.append(lease)
+        yield
     return sorted([*entries, *added], key=lambda entry: entry.key) if added else entries
 
 

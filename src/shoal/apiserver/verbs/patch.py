@@ -11,11 +11,11 @@ import orjson
 from shoal.apiserver.request.options import WriteOptions, check_apply_options, parse_write_options
 from shoal.apiserver.response.negotiation import patch_type
 from shoal.apiserver.server import RequestContext, ServerComponents
-from shoal.apiserver.write.attempt import Build
+from shoal.apiserver.write.attempt import Build, WritePlan
 from shoal.apiserver.write.body import check_decodable, check_type, prune_and_report
 from shoal.apiserver.write.decode import raw_name
 from shoal.apiserver.write.metadata import reset_fields_of
-from shoal.apiserver.write.pipeline import write_object
+from shoal.apiserver.write.pipeline import write_planned
 from shoal.apiserver.write.storage import conflict
 from shoal.clock import rfc3339
 from shoal.objects import jsonpatch, mergepatch, strategicpatch, strictjson, strictyaml
@@ -31,14 +31,18 @@ from shoal.objects.wire import Response
 
 Object = dict[str, Any]
 
-_FIELD = re.compile(r"Go struct field \S+")
+_replace_field = re.compile(r"Go struct field \S+").sub
 
 
 async def patch(server: ServerComponents, ctx: RequestContext) -> Response:
+    return await write_planned(server, ctx, plan_patch)
+
+
+def plan_patch(ctx: RequestContext, now: float) -> WritePlan:
     options = parse_write_options(ctx.query, "PatchOptions")
     patch_kind = patch_type(ctx.request.headers.get("content-type", ""), ctx.resource.custom)
     if patch_kind == "apply":
-        return await _apply(server, ctx, options)
+        return _plan_apply(ctx, options, now)
     if options.force is not None:
         cause = forbidden_field("force", "may not be specified for non-apply patch")
         raise invalid_object("PatchOptions", "meta.k8s.io", "", [cause])
@@ -46,7 +50,7 @@ async def patch(server: ServerComponents, ctx: RequestContext) -> Response:
     duplicates = strictjson.duplicate_field_errors(ctx.request.body) if options.field_validation != "Ignore" else []
     if patch_kind == "json":
         duplicates = [f"json patch {said}" for said in duplicates]
-    return await write_object(server, ctx, options, _checked_build(ctx, options, patch_kind, make, duplicates))
+    return WritePlan(options, _checked_build(ctx, options, patch_kind, make, duplicates))
 
 
 def patch_function(patch_kind: str, ctx: RequestContext) -> Build:
@@ -176,12 +180,12 @@ def _check_convertible(ctx: RequestContext, applied: Object) -> None:
         kind = f"{group}{ctx.resource.version}, Kind={ctx.resource.kind}"
         who = f"{applied['metadata'].get('namespace', '')}/{applied['metadata'].get('name', '')}; {kind}"
         # Upstream converts one field at a time, so the message does not name the field.
-        detail = _FIELD.sub("Go value", error)
+        detail = _replace_field("Go value", error)
         reason = f"unable to convert unstructured object to {kind}: {detail}"
         raise BadRequest(f"failed to convert new object ({who}) to proper version: {reason}")
 
 
-async def _apply(server: ServerComponents, ctx: RequestContext, options: WriteOptions) -> Response:
+def _plan_apply(ctx: RequestContext, options: WriteOptions, now: float) -> WritePlan:
     check_apply_options(options)
     config = _decode_configuration(ctx.request.body)
     if not isinstance(config, dict):
@@ -213,7 +217,7 @@ async def _apply(server: ServerComponents, ctx: RequestContext, options: WriteOp
             api_version=ctx.resource.api_version,
             schema=ctx.resource.kind_schema().types,
             force=bool(options.force),
-            now=rfc3339(server.clock.now()),
+            now=rfc3339(now),
             subresource=ctx.info.subresource,
             reset=reset_fields_of(ctx),
             only_this_version=ctx.resource.strategy.drop_other_form_managers,
@@ -223,4 +227,4 @@ async def _apply(server: ServerComponents, ctx: RequestContext, options: WriteOp
             _check_convertible(ctx, applied)
         return applied
 
-    return await write_object(server, ctx, options, build, creates=not ctx.info.subresource, managed_fields_set=True)
+    return WritePlan(options, build, creates=not ctx.info.subresource, managed_fields_set=True)

@@ -6,8 +6,9 @@ from typing import Any
 
 from shoal.apiserver.request.options import WriteOptions, parse_write_options
 from shoal.apiserver.server import RequestContext, ServerComponents
+from shoal.apiserver.write.attempt import WritePlan
 from shoal.apiserver.write.body import check_type, decode_body, prune_and_report
-from shoal.apiserver.write.pipeline import check_uid, write_object
+from shoal.apiserver.write.pipeline import check_uid, write_planned
 from shoal.objects.errors import BadRequest, invalid_object, invalid_value
 from shoal.objects.wire import Response
 
@@ -15,6 +16,10 @@ Object = dict[str, Any]
 
 
 async def update(server: ServerComponents, ctx: RequestContext) -> Response:
+    return await write_planned(server, ctx, plan_update)
+
+
+def plan_update(ctx: RequestContext, now: float) -> WritePlan:
     options = parse_write_options(ctx.query, "UpdateOptions")
     body = decode_body(ctx.request, ctx.resource.kind)
     check_type(ctx, body)
@@ -43,4 +48,4 @@ async def update(server: ServerComponents, ctx: RequestContext) -> Response:
         return body_again
 
     creates = strategy.allow_create_on_update and not ctx.info.subresource
-    return await write_object(server, ctx, options, build, creates=creates)
+    return WritePlan(options, build, creates=creates)

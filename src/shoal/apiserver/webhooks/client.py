@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from shoal.apiserver.cache.cacher import WatchCache
+from shoal.apiserver.webhooks import metrics
 from shoal.apiserver.webhooks.resolver import ResolveError, resolve_service
 from shoal.apiserver.webhooks.review import InvalidResponse, decode_response
 from shoal.kinds.admissionregistration.webhook_client import ClientConfig
 from shoal.objects.errors import ShoalError
 
+log = logging.getLogger("shoal.apiserver")
+
 Object = dict[str, Any]
 
+LOG_SECONDS, MAX_LOGGED = 60.0, 4_096
+"""A failure that a tenant is not told is logged once in that time, by URL."""
+UNDISCLOSED_FAILURE = "the webhook cannot be reached or does not answer as a webhook"
 MAX_RESPONSE_BYTES = 8 * 1024 * 1024
 """Limit of a response, besides twice the size of the request: a patch may contain a whole object in base64."""
 
@@ -31,7 +38,7 @@ class HTTPTransport(Protocol):
     """The HTTP client. Raises a ShoalError with the reason if there is no response."""
 
     async def post(
-        self, url: str, body: bytes, *, authority: bytes, server_name: str, host: str, most: int
+        self, url: str, body: bytes, *, authority: bytes, server_name: str, host: str, most: int, cluster: str
     ) -> tuple[int, bytes]: ...
 
     async def close(self) -> None: ...
@@ -50,11 +57,20 @@ class WebhookAddress(NamedTuple):
 class WebhookClient:
     """Calls the webhooks of all logical clusters through one connection pool."""
 
-    def __init__(self, cache: WatchCache, open_transport: Callable[[], HTTPTransport]) -> None:
-        """`open_transport` is called for the first webhook call."""
-        self._cache = cache
+    def __init__(
+        self,
+        cache: WatchCache,
+        open_transport: Callable[[], HTTPTransport],
+        discloses_failures: Callable[[str], bool] = lambda cluster: True,
+    ) -> None:
+        """`open_transport` is called for the first webhook call. `discloses_failures` tells whether users of a logical
+        cluster learn why a call failed.
+        """
+        self._cache, self._discloses_failures = cache, discloses_failures
         self._open_transport = open_transport
         self._transport: HTTPTransport | None = None
+        self._logged: dict[tuple[str, str], float] = {}
+        """When a failure was logged last, by cluster and URL."""
         self._slow: dict[tuple[str, ClientConfig], int] = {}
         """Webhooks that timed out on their last call, with the number of fail-fast callers that wait for them now."""
 
@@ -74,7 +90,7 @@ class WebhookClient:
         if retrying:
             self._slow[key] += 1
         try:
-            response = await self._post(address, client_config.ca_bundle, body, seconds)
+            response = await self._post(cluster, address, client_config.ca_bundle, body, seconds)
         except _CallTimeout:
             self._slow.setdefault(key, 0)
             raise
@@ -89,10 +105,13 @@ class WebhookClient:
         self._slow.pop(key, None)
         return response
 
-    async def _post(self, address: WebhookAddress, authority: bytes, body: bytes, seconds: float) -> Object:
+    async def _post(
+        self, cluster: str, address: WebhookAddress, authority: bytes, body: bytes, seconds: float
+    ) -> Object:
         max_bytes = MAX_RESPONSE_BYTES + 2 * len(body)
         if self._transport is None:
             self._transport = self._open_transport()
+        url = address.display_url
         try:
             async with asyncio.timeout(seconds):
                 status, answer = await self._transport.post(
@@ -102,19 +121,45 @@ class WebhookClient:
                     server_name=address.server_name,
                     host=address.host,
                     most=max_bytes,
+                    cluster=cluster,
                 )
         except TimeoutError:
-            raise _CallTimeout(f'Post "{address.display_url}": context deadline exceeded') from None
+            detail = f'Post "{url}": context deadline exceeded'
+            raise _CallTimeout(self._failure(cluster, url, detail)) from None
         except ShoalError as error:
-            raise CallError(f'Post "{address.display_url}": {error}') from None
+            raise CallError(self._failure(cluster, url, f'Post "{url}": {error}')) from None
         if not 200 <= status < 300:
-            raise CallError(_status_error(status, answer))
+            raise CallError(self._failure(cluster, url, _status_error(status, answer)))
         if not answer:
-            raise CallError(f"0-length response with status code: {status} and content type: application/json")
+            detail = f"0-length response with status code: {status} and content type: application/json"
+            raise CallError(self._failure(cluster, url, detail))
         try:
             return decode_response(answer)
         except InvalidResponse as error:
-            raise CallError(str(error)) from None
+            raise CallError(self._failure(cluster, url, str(error))) from None
+
+    def undisclosed_failure(self, cluster: str, client_config: ClientConfig, seconds: float, detail: str) -> str:
+        """Returns what a tenant is told of an answer that no webhook gives: the same as of a call that failed. Empty:
+        users of the cluster are told the detail.
+        """
+        if self._discloses_failures(cluster):
+            return ""
+        return self._failure(cluster, self._address(cluster, client_config, seconds).display_url, detail)
+
+    def _failure(self, cluster: str, url: str, detail: str) -> str:
+        """Returns what the user is told. Whoever may not reach an address is not told what is there, so all failures
+        have one wording for a tenant. The detail is in the log.
+        """
+        if self._discloses_failures(cluster):
+            return detail
+        metrics.count_undisclosed_failure()
+        now = asyncio.get_running_loop().time()
+        if self._logged.get((cluster, url), -LOG_SECONDS) + LOG_SECONDS <= now:
+            if len(self._logged) >= MAX_LOGGED:
+                self._logged.clear()
+            self._logged[cluster, url] = now
+            log.warning("%s: webhook %s failed: %s", cluster, url, detail)
+        return f'Post "{url}": {UNDISCLOSED_FAILURE}'
 
     def forget(self, cluster: str) -> None:
         for key in [each for each in self._slow if each[0] == cluster]:
@@ -146,10 +191,10 @@ class WebhookClient:
 def _collapse_slashes(url: str) -> str:
     """Collapses slashes in the path, as upstream does: many servers redirect from a path with double slashes."""
     scheme, found, rest = url.partition("://")
-    return f"{scheme}{found}{_SLASHES.sub('/', rest)}" if "//" in rest else url
+    return f"{scheme}{found}{_replace_slashes('/', rest)}" if "//" in rest else url
 
 
-_SLASHES = re.compile("//+")
+_replace_slashes = re.compile("//+").sub
 
 
 def _status_error(status: int, answer: bytes) -> str:

@@ -16,7 +16,7 @@ from shoal.apiserver.cache.cacher import CachedObject
 from shoal.apiserver.cache.storage_form import encode, inject_revision
 from shoal.apiserver.registry.registry import Resource
 from shoal.apiserver.webhooks.client import CallError, WebhookClient
-from shoal.apiserver.webhooks.review import InvalidResponse, check_type, check_uid
+from shoal.apiserver.webhooks.review import MAX_MESSAGE_LENGTH, InvalidResponse, check_type, check_uid
 from shoal.kinds.admissionregistration.webhook_client import ConversionWebhook
 from shoal.objects.errors import InternalError, StatusError
 from shoal.objects.names import validate_annotations, validate_labels
@@ -112,12 +112,13 @@ async def _call_webhook(
     try:
         response = _conversion_response(review, version, uid)
     except InvalidResponse as error:
-        raise CallError(str(error)) from None
+        hidden = client.undisclosed_failure(cluster, conversion.client_config, TIMEOUT_SECONDS, str(error))
+        raise CallError(hidden or str(error)) from None
     raw_result = response.get("result")
     result: Object = raw_result if isinstance(raw_result, dict) else {}
     if result.get("status") != "Success":
         reason = result.get("message") or f"response.result.status was '{result.get('status', '')}', not 'Success'"
-        raise CallError(str(reason))
+        raise CallError(str(reason)[:MAX_MESSAGE_LENGTH])
     converted = response.get("convertedObjects")
     converted = converted if isinstance(converted, list) else []
     if len(converted) != len(objects):

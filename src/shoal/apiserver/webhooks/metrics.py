@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shoal.apiserver.request.info import ROOT
 from shoal.telemetry.metrics import Counter, Histogram, Metric, render_text
 
 SECONDS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0)
@@ -16,7 +17,12 @@ DURATION = Histogram(
 FAILED_OPEN = Counter(
     "apiserver_admission_webhook_fail_open_count", "Number of webhook calls that failed open.", ("name", "type")
 )
-_ALL: tuple[Metric, ...] = (DURATION, FAILED_OPEN)
+UNDISCLOSED_FAILURES = Counter(
+    "shoal_webhook_undisclosed_failures_total",
+    "Number of webhook calls of tenants that failed for a reason that is only in the log.",
+    (),
+)
+_ALL: tuple[Metric, ...] = (DURATION, FAILED_OPEN, UNDISCLOSED_FAILURES)
 _names: dict[tuple[str, str], None] = {}
 
 
@@ -29,6 +35,11 @@ def observe_call(cluster: str, name: str, type_: str, operation: str, rejected: 
 
 def count_failed_open(cluster: str, name: str, type_: str) -> None:
     FAILED_OPEN.inc(cluster, name=_bounded_name(cluster, name), type=type_)
+
+
+def count_undisclosed_failure() -> None:
+    """Counted for root: tenants see the metrics of their own cluster."""
+    UNDISCLOSED_FAILURES.inc(ROOT)
 
 
 def forget(cluster: str) -> None:

@@ -14,10 +14,17 @@ Object = dict[str, Any]
 
 GROUP = "admission.k8s.io"
 VERSIONS = ("v1", "v1beta1")
+MAX_MESSAGE_LENGTH, MAX_REASON_LENGTH, MAX_CAUSES = 32_768, 1_024, 64
+"""How much of a webhook's Status is passed on to the client."""
+_DETAIL_FIELDS, _CAUSE_FIELDS = ("name", "group", "kind", "uid"), ("reason", "message", "field")
 
 
 class InvalidResponse(Exception):
     """What is invalid about a webhook's response."""
+
+
+class UnrecognisedResponse(InvalidResponse):
+    """It is no answer to the review that was sent, so it may be of a server that is no webhook."""
 
 
 class WebhookDenied(StatusError):
@@ -25,19 +32,19 @@ class WebhookDenied(StatusError):
 
     def __init__(self, webhook: str, result: Object) -> None:
         denied = f'admission webhook "{webhook}" denied the request'
-        explanation = _text(result, "message") or _text(result, "reason")
+        explanation = _text(result, "message", MAX_MESSAGE_LENGTH) or _text(result, "reason", MAX_REASON_LENGTH)
         code = result.get("code")
         code = code if isinstance(code, int) and 400 <= code < 600 else 400
         super().__init__(f"{denied}: {explanation}" if explanation else f"{denied} without explanation", code=code)
-        self._reason = _text(result, "reason")
-        self._details = result.get("details")
+        self._reason = _text(result, "reason", MAX_REASON_LENGTH)
+        self._details = _status_details(result.get("details"))
 
     def to_status(self) -> Object:
         status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
         status["message"] = self.message
         if self._reason:
             status["reason"] = self._reason
-        if isinstance(self._details, dict):
+        if self._details is not None:
             status["details"] = self._details
         return {**status, "code": self.status_code}
 
@@ -65,7 +72,7 @@ def parse_review(version: str, uid: str, review: Object, *, mutating: bool) -> A
     """Parses the response. v1beta1 was never strict about uid, type and patch type."""
     response = review.get("response")
     if not isinstance(response, dict):
-        raise InvalidResponse("webhook response was absent")
+        raise UnrecognisedResponse("webhook response was absent")
     patch, kind = response.get("patch"), response.get("patchType")
     if version == "v1":
         check_uid(response, uid)
@@ -89,22 +96,24 @@ def decode_response(body: bytes) -> Object:
     try:
         review = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise InvalidResponse(f"couldn't get version/kind; json parse error: {error}") from None
+        raise UnrecognisedResponse(f"couldn't get version/kind; json parse error: {error}") from None
     if not isinstance(review, dict):
-        raise InvalidResponse("couldn't get version/kind; json parse error: the answer is no JSON object")
+        raise UnrecognisedResponse("couldn't get version/kind; json parse error: the answer is no JSON object")
     return review
 
 
 def check_uid(response: Object, uid: str) -> None:
     if response.get("uid") != uid:
-        raise InvalidResponse(f'expected response.uid="{uid}", got {orjson.dumps(response.get("uid") or "").decode()}')
+        raise UnrecognisedResponse(
+            f'expected response.uid="{uid}", got {orjson.dumps(response.get("uid") or "").decode()}'
+        )
 
 
 def check_type(review: Object, api_version: str, kind: str) -> None:
     if review.get("apiVersion") != api_version or review.get("kind") != kind:
         given = str(review.get("apiVersion") or "")
         got = f"{given if '/' in given else '/' + given}, Kind={review.get('kind') or ''}"
-        raise InvalidResponse(f"expected webhook response of {api_version}, Kind={kind}, got {got}")
+        raise UnrecognisedResponse(f"expected webhook response of {api_version}, Kind={kind}, got {got}")
 
 
 def _check_patch(patch: object, kind: object, mutating: bool) -> None:
@@ -136,6 +145,23 @@ def patch_operations(patch: object) -> list[Object]:
     return decoded
 
 
-def _text(result: Object, key: str) -> str:
+def _text(result: Object, key: str, max_length: int) -> str:
     value = result.get(key)
-    return value if isinstance(value, str) else ""
+    return value[:max_length] if isinstance(value, str) else ""
+
+
+def _status_details(details: object) -> Object | None:
+    """The fields of a Status's details; nothing else of the answer is passed on."""
+    if not isinstance(details, dict):
+        return None
+    kept: Object = {key: text for key in _DETAIL_FIELDS if (text := _text(details, key, MAX_REASON_LENGTH))}
+    seconds, causes = details.get("retryAfterSeconds"), details.get("causes")
+    if isinstance(seconds, int):
+        kept["retryAfterSeconds"] = seconds
+    if isinstance(causes, list):
+        kept["causes"] = [
+            {key: text for key in _CAUSE_FIELDS if (text := _text(cause, key, MAX_REASON_LENGTH))}
+            for cause in causes[:MAX_CAUSES]
+            if isinstance(cause, dict)
+        ]
+    return kept

@@ -52,8 +52,13 @@ class ClusterWebhooks:
 
 
 class WebhookSource:
-    def __init__(self, cache: WatchCache, open_transport: Callable[[], HTTPTransport]) -> None:
-        self.client = WebhookClient(cache, open_transport)
+    def __init__(
+        self,
+        cache: WatchCache,
+        open_transport: Callable[[], HTTPTransport],
+        discloses_failures: Callable[[str], bool] = lambda cluster: True,
+    ) -> None:
+        self.client = WebhookClient(cache, open_transport, discloses_failures)
         self._mutating = cache.resource_cache(EXEMPT_GROUP, "mutatingwebhookconfigurations")
         self._validating = cache.resource_cache(EXEMPT_GROUP, "validatingwebhookconfigurations")
         self._clusters: dict[str, ClusterWebhooks] = {}

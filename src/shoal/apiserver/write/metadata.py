@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from typing import Any
 
 from shoal.apiserver.cache.storage_form import CLUSTER_ANNOTATION
 from shoal.apiserver.request.options import WriteOptions
-from shoal.apiserver.server import RequestContext, ServerComponents
+from shoal.apiserver.server import NameGenerator, RequestContext
 from shoal.clock import rfc3339
 from shoal.objects.apply import managed_fields_on_update
 from shoal.objects.errors import BadRequest
@@ -18,20 +19,18 @@ SERVER_FIELDS = ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", 
 SERVER_METADATA = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 
 
-def fill_metadata(server: ServerComponents, ctx: RequestContext, obj: Object) -> None:
+def fill_metadata(ctx: RequestContext, obj: Object, names: NameGenerator, now: float) -> None:
     """Sets the metadata of a new object."""
     metadata = obj["metadata"]
     set_namespace(ctx, metadata)
     dedup_owner_references(ctx, metadata)
     if not metadata.get("name") and metadata.get("generateName"):
         prefix = metadata["generateName"]
-        metadata["name"] = (
-            str(prefix)[:58] + server.name_generator.suffix() if ctx.resource.strategy.generate_suffix else str(prefix)
-        )
+        metadata["name"] = str(prefix)[:58] + names.suffix() if ctx.resource.strategy.generate_suffix else str(prefix)
     for field in SERVER_FIELDS:
         metadata.pop(field, None)
-    metadata["uid"] = server.name_generator.uid()
-    metadata["creationTimestamp"] = rfc3339(server.clock.now())
+    metadata["uid"] = names.uid()
+    metadata["creationTimestamp"] = rfc3339(now)
     if ctx.resource.strategy.tracks_generation:
         metadata["generation"] = 1
 
@@ -59,18 +58,22 @@ def dedup_owner_references(ctx: RequestContext, metadata: Object) -> None:
     owners = metadata.get("ownerReferences")
     if not isinstance(owners, list) or len(owners) < 2:
         return
-    distinct = [owner for index, owner in enumerate(owners) if owner not in owners[:index]]
-    if len(distinct) < len(owners):
-        duplicate_uids = dict.fromkeys(
-            str(owner.get("uid")) for index, owner in enumerate(owners) if owner in owners[:index]
-        )
+    distinct: dict[str, Object] = {}
+    duplicate_uids: dict[str, None] = {}
+    for owner in owners:
+        identity = json.dumps(owner, sort_keys=True)
+        if identity in distinct:
+            duplicate_uids[str(owner.get("uid"))] = None
+        else:
+            distinct[identity] = owner
+    if duplicate_uids:
         when = " after mutating admission happens" if ctx.verb == "patch" else ""
         ctx.warnings.append(
             f".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, "
             "and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
             + ", ".join(duplicate_uids)
         )
-        metadata["ownerReferences"] = distinct
+        metadata["ownerReferences"] = list(distinct.values())
 
 
 def set_namespace(ctx: RequestContext, metadata: Object) -> None:
@@ -90,9 +93,7 @@ def set_namespace(ctx: RequestContext, metadata: Object) -> None:
         metadata.pop("namespace", None)
 
 
-def set_managed_fields(
-    server: ServerComponents, ctx: RequestContext, options: WriteOptions, old: Object | None, new: Object
-) -> None:
+def set_managed_fields(ctx: RequestContext, options: WriteOptions, old: Object | None, new: Object, now: float) -> None:
     """Updates managedFields after a create, update or patch."""
     without_nulls = new
     if old is not None and None in new.values():
@@ -104,7 +105,7 @@ def set_managed_fields(
         manager=field_manager_of(ctx, options),
         api_version=ctx.resource.api_version,
         schema=ctx.resource.kind_schema().types,
-        now=rfc3339(server.clock.now()),
+        now=rfc3339(now),
         subresource=ctx.info.subresource,
         reset=reset_fields_of(ctx),
         only_this_version=ctx.resource.strategy.drop_other_form_managers,

@@ -6,6 +6,7 @@ write without an old object.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,12 +18,14 @@ from shoal.apiserver.request.options import WriteOptions
 from shoal.apiserver.response.render import encode_object, served_object
 from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.apiserver.webhooks.conversion import convert_entries
-from shoal.apiserver.write.attempt import Build, Write
+from shoal.apiserver.write.attempt import Build, Draft, Planner, Write, WritePlan
+from shoal.apiserver.write.authorization import authorize_creation
+from shoal.apiserver.write.heavy import draft_in_child, give_way, heavy_plan, is_heavy, require_current, run_validation
 from shoal.apiserver.write.locks import lock_keys, release_locks
 from shoal.apiserver.write.metadata import fill_metadata, keep_server_metadata, set_managed_fields
 from shoal.apiserver.write.review import mutating_admission, validating_admission
 from shoal.apiserver.write.storage import conflict
-from shoal.apiserver.write.strategy import STATUS_SUBRESOURCES, bump_generation, prepare, set_defaults, validate
+from shoal.apiserver.write.strategy import STATUS_SUBRESOURCES, bump_generation, prepare, set_defaults
 from shoal.apiserver.write.swap import compare_and_swap
 from shoal.objects.errors import AlreadyExists
 from shoal.objects.wire import Response
@@ -41,23 +44,29 @@ async def write_object(
     managed_fields_set: bool = False,
     projection: Projection = WHOLE_OBJECT,
 ) -> Response:
+    plan = WritePlan(options, build, creates, updates, managed_fields_set)
+    steps = HEAVY_STEPS if is_heavy(server, ctx, updates=updates) else STEPS
+    return await _run(server, ctx, plan, steps, projection)
+
+
+async def write_planned(server: ServerComponents, ctx: RequestContext, planner: Planner) -> Response:
+    """Runs the write of a verb that has a planner, in a child process as far as possible if it is heavy."""
+    if is_heavy(server, ctx, updates=ctx.verb != "create"):
+        return await _run(server, ctx, heavy_plan(ctx), HEAVY_STEPS, WHOLE_OBJECT)
+    return await _run(server, ctx, planner(ctx, server.clock.now()), STEPS, WHOLE_OBJECT)
+
+
+async def _run(
+    server: ServerComponents, ctx: RequestContext, plan: WritePlan, steps: tuple[Step, ...], projection: Projection
+) -> Response:
     """Runs one write. An update keeps its locks after a lost race, so that it wins the next one."""
     locks: list[LockKey] = []
+    names, now = server.name_generator, server.clock.now()
     try:
         while True:
-            write = Write(
-                server,
-                ctx,
-                options,
-                build,
-                locks,
-                creates=creates,
-                updates=updates,
-                managed_fields_set=managed_fields_set,
-                projection=projection,
-            )
+            write = Write(ctx, plan, names, now, server=server, locks=locks, projection=projection)
             try:
-                for step in STEPS:
+                for step in steps:
                     pending = step(write)
                     if pending is not None:
                         await pending
@@ -65,7 +74,7 @@ async def write_object(
                         return write.response
             except AlreadyExists:
                 # Another client has created it first: that object is updated.
-                if write.old is not None or not updates:
+                if write.old is not None or not plan.updates:
                     raise
     finally:
         if locks:
@@ -74,13 +83,12 @@ async def write_object(
 
 def read_current(write: Write) -> Awaitable[None] | None:
     ctx = write.ctx
-    if not write.updates:
+    if not write.plan.updates:
         return None
     entry = ctx.cached_object()
+    require_current(write, entry)
     if entry is None:
-        if write.creates:
-            return None
-        raise ctx.not_found()
+        return None
     write.entry = entry
     if ctx.resource.conversion is not None:
         return _convert_current(write, entry)
@@ -94,20 +102,20 @@ async def _convert_current(write: Write, entry: CachedObject) -> None:
     write.old = served_object(resource, entry)
 
 
-def build_object(write: Write) -> None:
-    write.new = write.build(write.old)
+def build_object(draft: Draft) -> None:
+    draft.new = draft.plan.build(draft.old)
 
 
-def check_preconditions(write: Write) -> None:
-    old, entry = write.old, write.entry
+def check_preconditions(draft: Draft) -> None:
+    old, entry = draft.old, draft.entry
     if old is None or entry is None:
         return
-    metadata = write.new["metadata"]
+    metadata = draft.new["metadata"]
     given = metadata.get("resourceVersion")
     if given and given != "0" and given != str(entry.revision):
-        raise conflict(write.ctx)
-    if write.ctx.verb == "update":
-        check_uid(write.ctx, metadata.get("uid"), old)
+        raise conflict(draft.ctx)
+    if draft.ctx.verb == "update":
+        check_uid(draft.ctx, metadata.get("uid"), old)
 
 
 def check_uid(ctx: RequestContext, given: str | None, old: Object) -> None:
@@ -116,39 +124,39 @@ def check_uid(ctx: RequestContext, given: str | None, old: Object) -> None:
         raise conflict(ctx, f"Precondition failed: UID in precondition: {given}, UID in object meta: {uid}")
 
 
-def set_server_metadata(write: Write) -> None:
-    metadata = write.new["metadata"]
-    if write.old is None:
-        write.generated = not metadata.get("name") and bool(metadata.get("generateName"))
-        fill_metadata(write.server, write.ctx, write.new)
+def set_server_metadata(draft: Draft) -> None:
+    metadata = draft.new["metadata"]
+    if draft.old is None:
+        draft.generated = not metadata.get("name") and bool(metadata.get("generateName"))
+        fill_metadata(draft.ctx, draft.new, draft.names, draft.now)
     else:
-        keep_server_metadata(write.ctx, write.new, write.old)
+        keep_server_metadata(draft.ctx, draft.new, draft.old)
 
 
-def default(write: Write) -> None:
-    set_defaults(write.ctx, write.new, write.old)
+def default(draft: Draft) -> None:
+    set_defaults(draft.ctx, draft.new, draft.old)
 
 
-def prepare_subresource(write: Write) -> None:
-    subresource = write.ctx.info.subresource
-    if subresource and write.old is not None and subresource not in STATUS_SUBRESOURCES:
-        prepare(write.ctx, write.new, write.old)
-        write.prepared = True
+def prepare_subresource(draft: Draft) -> None:
+    subresource = draft.ctx.info.subresource
+    if subresource and draft.old is not None and subresource not in STATUS_SUBRESOURCES:
+        prepare(draft.ctx, draft.new, draft.old)
+        draft.prepared = True
 
 
-def update_managed_fields(write: Write) -> None:
+def update_managed_fields(draft: Draft) -> None:
     """Runs before the strategy changes the object: a field belongs to the client that wrote it, even if its value is
     not kept, and fields the server adds have no owner. Other subresources than status own what their strategy keeps.
     """
-    if not write.managed_fields_set:
-        set_managed_fields(write.server, write.ctx, write.options, write.old, write.new)
+    if not draft.plan.managed_fields_set:
+        set_managed_fields(draft.ctx, draft.plan.options, draft.old, draft.new, draft.now)
 
 
-def prepare_strategy(write: Write) -> None:
-    if not write.prepared:
-        prepare(write.ctx, write.new, write.old)
-    if write.old is not None:
-        bump_generation(write.ctx, write.new, write.old)
+def prepare_strategy(draft: Draft) -> None:
+    if not draft.prepared:
+        prepare(draft.ctx, draft.new, draft.old)
+    if draft.old is not None:
+        bump_generation(draft.ctx, draft.new, draft.old)
 
 
 def take_locks(write: Write) -> Awaitable[None] | None:
@@ -174,9 +182,10 @@ def skip_unchanged(write: Write) -> None:
         write.respond(encode_object(write.ctx.resource, write.entry))
 
 
-def validate_object(write: Write) -> None:
+def validate_object(write: Write) -> Awaitable[None] | None:
     if write.old is not None or write.dispatcher is None:  # a reviewed new object was validated before
-        validate(write.ctx, write.new, write.old)
+        return run_validation(write)
+    return None
 
 
 def allocate_and_canonicalize(write: Write) -> None:
@@ -186,9 +195,7 @@ def allocate_and_canonicalize(write: Write) -> None:
         write.ctx.resource.strategy.canonicalize(write.new)
 
 
-Step = Callable[[Write], Awaitable[None] | None]
-STEPS: tuple[Step, ...] = (
-    read_current,
+DRAFT_STEPS: tuple[Callable[[Draft], None], ...] = (
     build_object,
     check_preconditions,
     set_server_metadata,
@@ -196,7 +203,11 @@ STEPS: tuple[Step, ...] = (
     prepare_subresource,
     update_managed_fields,
     prepare_strategy,
+)
+Step = Callable[[Write], Awaitable[None] | None]
+ADMISSION_STEPS: tuple[Step, ...] = (
     mutating_admission,
+    authorize_creation,
     validating_admission,
     take_locks,
     builtin_admission,
@@ -206,3 +217,6 @@ STEPS: tuple[Step, ...] = (
     compare_and_swap,
 )
 """A step that has to wait returns an awaitable. A step that sets `response` is the last one."""
+STEPS: tuple[Step, ...] = (read_current, *DRAFT_STEPS, *ADMISSION_STEPS)
+HEAVY_STEPS: tuple[Step, ...] = (draft_in_child, *itertools.chain.from_iterable((give_way, s) for s in ADMISSION_STEPS))
+"""A child process makes and validates the draft. Between the other steps, other requests have their turn."""

@@ -10,9 +10,10 @@ from shoal.apiserver.admission.dispatch import AdmissionDispatcher, dispatcher_f
 from shoal.apiserver.admission.projection import WHOLE_OBJECT, creation_projection
 from shoal.apiserver.response.render import served_object
 from shoal.apiserver.write.attempt import Write
+from shoal.apiserver.write.heavy import run_validation
 from shoal.apiserver.write.locks import release_locks
 from shoal.apiserver.write.metadata import keep_server_metadata, set_namespace
-from shoal.apiserver.write.strategy import bump_generation, prepare, set_defaults, validate
+from shoal.apiserver.write.strategy import bump_generation, prepare, set_defaults
 from shoal.objects.errors import BadRequest
 
 Object = dict[str, Any]
@@ -25,9 +26,9 @@ def mutating_admission(write: Write) -> Awaitable[None] | None:
     """Webhooks and policies that match. They see the object as built-in admission leaves it."""
     ctx = write.ctx
     if write.old is None:
-        write.dispatcher = dispatcher_for(write.server, ctx, "CREATE", write.options.dry_run)
+        write.dispatcher = dispatcher_for(write.server, ctx, "CREATE", write.plan.options.dry_run)
     elif ctx.verb in UPDATE_VERBS:
-        write.dispatcher = dispatcher_for(write.server, ctx, "UPDATE", write.options.dry_run)
+        write.dispatcher = dispatcher_for(write.server, ctx, "UPDATE", write.plan.options.dry_run)
     if write.dispatcher is None:
         return None
     release_locks(write.server, write.locks)  # of an earlier attempt: webhooks may write in the same namespace
@@ -73,12 +74,12 @@ async def _mutate(write: Write, dispatcher: AdmissionDispatcher) -> None:
 def validating_admission(write: Write) -> Awaitable[None] | None:
     if write.dispatcher is None:
         return None
-    if write.new != write.old:
-        validate(write.ctx, write.new, write.old)
     return _validate_by_webhooks(write, write.dispatcher)
 
 
 async def _validate_by_webhooks(write: Write, dispatcher: AdmissionDispatcher) -> None:
+    if write.new != write.old and (validation := run_validation(write)) is not None:
+        await validation
     # Before validation a new object has no uid, afterwards it is shown as a whole.
     projection = WHOLE_OBJECT if write.old is None else write.projection
     await dispatcher.validate(write.new, write.before, projection)

@@ -9,18 +9,29 @@ from typing import Any
 
 from shoal.apiserver.cache.cacher import TOMBSTONE, CachedObject, store_key
 from shoal.apiserver.cache.storage_form import encode, inject_revision
+from shoal.apiserver.limits.refusals import LimitExceeded
 from shoal.apiserver.registry.clusters import LOGICAL_CLUSTERS
 from shoal.apiserver.request.info import ROOT
 from shoal.apiserver.response.render import encode_object
 from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.apiserver.webhooks.conversion import convert_entries, convert_objects
-from shoal.objects.errors import AlreadyExists, Conflict
+from shoal.objects.errors import AlreadyExists, Conflict, Forbidden, TooLarge
 from shoal.store.interface import CompareFailed
 
 Object = dict[str, Any]
 
 MODIFIED_MESSAGE = "the object has been modified; please apply your changes to the latest version and try again"
 PURGE_BATCH_SIZE = 256
+
+
+MAX_OBJECT_BYTES = 1536 * 1024
+"""As with upstream's default limit of etcd, whatever the store."""
+
+
+def check_size(data: bytes, current: bytes = b"") -> None:
+    """An object that is too large already may be changed, but not grow."""
+    if len(data) > max(MAX_OBJECT_BYTES, len(current)):
+        raise TooLarge(f"Request entity too large: limit is {MAX_OBJECT_BYTES}")
 
 
 async def encode_for_storage(server: ServerComponents, ctx: RequestContext, obj: Object) -> bytes:
@@ -52,6 +63,39 @@ async def encode_written(
     if resource.conversion is not None:
         await convert_entries(server.webhooks.client, ctx.info.cluster, resource, [entry])
     return encode_object(resource, entry)
+
+
+def put_within_limits(
+    server: ServerComponents,
+    ctx: RequestContext,
+    name: str,
+    value: bytes,
+    old: CachedObject | None,
+    expected_revision: int,
+    *,
+    essential: bool = False,
+) -> asyncio.Future[int]:
+    """Writes the object in place of `old` if the logical cluster has room for it. Raises Forbidden otherwise."""
+    key, limits = storage_key(ctx, name), server.limits.storage
+    try:
+        reservation = limits.reserve(ctx.cluster, ctx.resource_cache.key, key, len(value), old, essential)
+    except LimitExceeded as error:
+        resource = ctx.resource
+        raise Forbidden(
+            f'{resource.group_resource} "{name}" is forbidden: {error}',
+            name=name,
+            group=resource.group,
+            kind=resource.plural,
+        ) from None
+    if reservation is None:
+        return server.store.put(key, value, expected_revision)
+    try:
+        written = server.store.put(key, value, expected_revision)
+    except BaseException:
+        limits.release(key, reservation)
+        raise
+    written.add_done_callback(lambda _: limits.release(key, reservation))
+    return written
 
 
 async def remove_object(server: ServerComponents, ctx: RequestContext, entry: CachedObject) -> int:

@@ -85,7 +85,7 @@ def bump_generation(ctx: RequestContext, new: Object, old: Object) -> None:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
-def validate(ctx: RequestContext, obj: Object, old: Object | None) -> None:
+def validate(ctx: RequestContext, obj: Object, old: Object | None, *, in_loop: bool = False) -> None:
     causes = [] if old is None else validate_object_meta_update(obj["metadata"], old["metadata"])
     strategy = ctx.resource.strategy
     if old is None:
@@ -97,7 +97,7 @@ def validate(ctx: RequestContext, obj: Object, old: Object | None) -> None:
     if "finalizers" in obj["metadata"] and not (ctx.resource.custom or strategy.allow_unqualified_finalizers):
         causes += validate_builtin_finalizers(obj["metadata"]["finalizers"])
     status = ctx.info.subresource == "status"
-    causes += ctx.resource.kind_schema().validate(obj, old, status=status, warnings=ctx.warnings)
+    causes += ctx.resource.kind_schema().validate(obj, old, status=status, warnings=ctx.warnings, in_loop=in_loop)
     causes += strategy.validate(obj, old)
     if causes:
         name = obj["metadata"].get("name") or obj["metadata"].get("generateName") or ""

@@ -1,52 +1,63 @@
-"""`shoal controllers`: controllers alone, at any API server that serves their kinds.
+"""`shoal controllers`: loops alone, for a hub that does not run them itself, or at any API server that serves their
+kinds.
 
-Each controller set has its own Lease, so several of these processes share the work and one acts at a time. A Shoal
-server runs them itself, so they are not run a second time beside it.
+Each loop has its own Lease, so several of these processes share the work and one acts at a time. At a hub a loop acts
+with the ServiceAccount of the loop, if the kubeconfig has a context for it, and with the settings of the hub.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import socket
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from shoal.assemble.server.controller_health import ControllerHealth
+from shoal.assemble.server.embedded_controllers import USER_AGENT as HUB_AGENT
 from shoal.assemble.server.health import HealthServer
+from shoal.assemble.server.loops import DESCRIPTORS, HostingServer, LoopContext, new_loop_controllers
 from shoal.assemble.server.process import run_until_stopped
-from shoal.capi import informers as capi
-from shoal.capi.controllers import Provider, new_capi_controllers
-from shoal.capi.providers.embedded.controllers import embedded_provider, unhosted_provider
-from shoal.capi.providers.embedded.informers import (
-    EMBEDDED_CLUSTERS,
-    EMBEDDED_MACHINES,
-    EMBEDDED_TEMPLATES,
-    LOGICAL_CLUSTERS,
-)
-from shoal.capi.providers.kind.command import KindCommand
-from shoal.capi.providers.kind.controller import KIND_CLUSTERS
-from shoal.capi.providers.kind.controllers import KindSettings, kind_provider, new_kind_controllers
+from shoal.assemble.server.remote_clients import connector_for
+from shoal.capi.providers.embedded.informers import LOGICAL_CLUSTERS
+from shoal.client.egress import Egress, EgressPolicy
 from shoal.client.fencing import IsLeader, fence_client
 from shoal.client.https import HttpsTransport
-from shoal.client.kubeconfig import load, load_rest_config, new_client, rest_config_of
+from shoal.client.kubeconfig import has_context, load, load_rest_config, new_client, rest_config_of
 from shoal.client.rest import Client, GroupVersionResource
-from shoal.client.transport import RESTConfig
+from shoal.client.transport import RESTConfig, Unreachable
 from shoal.clock import Clock, SystemClock
-from shoal.fleet import resources as fleet
-from shoal.fleet.controllers import new_hub_controllers, new_supervisor_controllers
-from shoal.objects.errors import NotFound, ShoalError, StoreError
+from shoal.fleet.bus.settings import BusSettings
+from shoal.fleet.controllers import WATCH_BUS, EndpointSettings, check_bus, new_supervisor_controllers
+from shoal.kinds.rbac.controller_accounts import NAMESPACE
+from shoal.kinds.rbac.loop_accounts import (
+    HUB_ONLY_LOOPS,
+    SETTINGS_CONFIG_MAP,
+    account_of,
+    health_condition_of,
+    lease_of,
+)
+from shoal.kinds.rbac.loop_settings import LoopSettings, parse_settings
+from shoal.objects.egress import EgressSettings
+from shoal.objects.errors import NotFound, ShoalError, StatusError, StoreError, Unauthorized
 from shoal.runtime.leader_election import LeaderElector
 from shoal.runtime.manager import Runnable, run_manager
 from shoal.sync import resources as sync
 from shoal.sync.controllers import DEFAULT_RESOURCES as DEFAULT_RESOURCES
-from shoal.sync.controllers import SyncSettings, new_sync_controllers
+from shoal.sync.controllers import SyncSettings
+
+log = logging.getLogger("shoal.assemble")
 
 USER_AGENT = "shoal-controllers"
 ROOT = "root"
+CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
 SERVED_TIMEOUT_SECONDS, POLL_SECONDS = 30.0, 0.25
 """How long a newly defined kind may take to be served."""
+SETTINGS_SECONDS = 5.0
+"""Between reads of the settings of a hub: how long a loop may run twice after it has returned to the hub."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,42 +72,18 @@ class ControllersConfig:
     """The namespace of the Leases."""
     health_address: tuple[str, int] | None = None
     """The address of /healthz, /readyz and /metrics."""
+    egress: EgressSettings = field(default_factory=EgressSettings)
+    """Which addresses kubeconfigs of workload Clusters may name."""
+    bus: BusSettings = WATCH_BUS
+    """The bus of a hub, for the loop fleet."""
+    hub_flags: tuple[str, ...] = ()
+    """Flags that were given and belong to the hub, if the server is one."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostingServer:
-    """The server that hosts the clusters of the embedded provider."""
-
-    client: Client
-    """A client of its root."""
-    url: str
-    authority: str
-    """PEM."""
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerContext:
-    """The dependencies of controllers."""
-
-    client: Client
-    clock: Clock
-    hosting: HostingServer | None
-    config: ControllersConfig
-    lease_check: IsLeader | None = None
-    """They may write while it returns True; None: always."""
-
-    def fenced_by(self, lease_check: IsLeader) -> ControllerContext:
-        hosting = self.hosting and replace(self.hosting, client=fence_client(self.hosting.client, lease_check))
-        return replace(self, client=fence_client(self.client, lease_check), hosting=hosting, lease_check=lease_check)
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerDescriptor:
-    """A named set of controllers."""
-
-    required_kinds: tuple[GroupVersionResource, ...]
-    """Kinds that must be served."""
-    new_controllers: Callable[[ControllerContext], list[Runnable]]
+LoopClient = Callable[[str], Client]
+"""Returns the client of a loop, by its name."""
+RunLoop = Callable[[str, Client, IsLeader | None], Awaitable[None]]
+"""Runs the loop of that name. It may write while the check returns True; None: always."""
 
 
 class NotServed(ShoalError):
@@ -104,16 +91,29 @@ class NotServed(ShoalError):
         super().__init__(f"the server does not serve {kind.resource}.{kind.group}/{kind.version}")
 
 
-class ControllersEmbedded(ShoalError):
-    hint = "shoal controllers is for other API servers"
-
-    def __init__(self, names: tuple[str, ...]) -> None:
+class LoopsInside(ShoalError):
+    def __init__(self, names: list[str]) -> None:
         super().__init__(f"this Shoal server runs {', '.join(names)} itself")
+        self.hint = f"a hub leaves loops to this command: shoal hub --no-loops {','.join(names)}"
 
 
-class HubOnlyController(ShoalError):
+class HubOnlyLoop(ShoalError):
     def __init__(self, name: str) -> None:
-        super().__init__(f"{name} runs inside a Shoal hub only")
+        super().__init__(f"{name} runs at a Shoal hub only")
+        self.hint = "use shoal provisioner" if name == "provisioner" else "this API server is not a Shoal hub"
+
+
+class FlagOfHub(ShoalError):
+    def __init__(self, flags: tuple[str, ...]) -> None:
+        super().__init__(f"{', '.join(flags)}: the API server is a Shoal hub, which has this setting itself")
+        self.hint = "give the flag to shoal hub; its loops follow it"
+
+
+class OtherBus(ShoalError):
+    hint = "give --bus and --bus-creds as to the hub"
+
+    def __init__(self) -> None:
+        super().__init__("the hub and this process use different buses to the workers")
 
 
 class NotShoalServer(ShoalError):
@@ -121,60 +121,12 @@ class NotShoalServer(ShoalError):
         super().__init__(f"{url} is not the root of a Shoal server: it cannot host clusters")
 
 
-def _new_capi_controllers(context: ControllerContext) -> list[Runnable]:
-    hosting = context.hosting
-    embedded: Provider = unhosted_provider
-    if hosting is not None:
-        embedded = embedded_provider(hosting.client, hosting.url, hosting.authority)
-    return [*new_capi_controllers(context.client, context.clock, embedded, kind_provider)]
-
-
-def _new_kind_controllers(context: ControllerContext) -> list[Runnable]:
-    return [*new_kind_controllers(context.client, context.clock, KindSettings(), KindCommand())]
-
-
-def _new_sync_controllers(context: ControllerContext) -> list[Runnable]:
-    def connect(kubeconfig: dict[str, Any]) -> Client:
-        return fence_client(
-            new_client(rest_config_of(kubeconfig, source="the kubeconfig"), USER_AGENT), context.lease_check
-        )
-
-    config = context.config
-    mode = config.sync_mode or ("push" if "syncer" in config.controllers else "none")
-    settings = SyncSettings(config.resources_to_sync, config.auto_publish, mode)
-    return [*new_sync_controllers(context.client, context.clock, connect, settings)]
-
-
-def _new_fleet_controllers(context: ControllerContext) -> list[Runnable]:
-    return [
-        *new_hub_controllers(context.client, context.clock),
-        *new_supervisor_controllers(context.client, context.clock, None),
-    ]
-
-
-DESCRIPTORS = {
-    "capi": ControllerDescriptor(
-        (
-            *(capi.CLUSTERS, capi.MACHINE_DEPLOYMENTS, capi.MACHINE_SETS, capi.MACHINES, capi.MACHINE_HEALTH_CHECKS),
-            *(EMBEDDED_CLUSTERS, EMBEDDED_MACHINES, EMBEDDED_TEMPLATES, KIND_CLUSTERS),
-        ),
-        _new_capi_controllers,
-    ),
-    "kind": ControllerDescriptor((KIND_CLUSTERS, capi.CLUSTERS), _new_kind_controllers),
-    "importer": ControllerDescriptor(
-        (sync.CLUSTERS, sync.IMPORTS, sync.NEGOTIATED, sync.SCHEMAS, sync.MANAGED_CLUSTERS), _new_sync_controllers
-    ),
-    "fleet": ControllerDescriptor((fleet.MANAGED_CLUSTERS, fleet.WORKERS), _new_fleet_controllers),
-}
-CONTROLLER_NAMES = (*DESCRIPTORS, "syncer", "splitter")
-"""The syncer runs with the importer's controllers."""
-
-
 class ControllersProcess:
     """Runs from `start` until `stop`."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: ControllersConfig, clock: Clock) -> None:
         self.leases: dict[str, LeaderElector] = {}
+        self._config, self._clock = config, clock
         self._tasks: list[asyncio.Task[None]] = []
         self._health: HealthServer | None = None
         self.health_port = 0
@@ -184,46 +136,164 @@ class ControllersProcess:
 
     @classmethod
     async def start(
-        cls, client: Client, config: ControllersConfig, hosting: HostingServer | None = None, clock: Clock | None = None
+        cls,
+        client: Client,
+        config: ControllersConfig,
+        hosting: HostingServer | None = None,
+        clock: Clock | None = None,
+        new_loop_client: LoopClient | None = None,
     ) -> ControllersProcess:
-        """`client` is a client of the API server. `stop` closes both clients."""
-        context = ControllerContext(client, clock or SystemClock(), hosting, config)
-        running = cls()
+        """`client` is a client of the API server. If it is a hub, `new_loop_client` returns a client of root for each
+        loop; without it, loops have the identity of `client`. All clients are closed by `stop`, or if this fails.
+        """
+        running = cls(config, clock or SystemClock())
         running._clients = [client, *([hosting.client] if hosting is not None else ())]
-        for each in running._clients:
-            each.informers = {}
-        if await is_shoal_root(client):
-            raise ControllersEmbedded(config.controllers)
-        if "splitter" in config.controllers:
-            raise HubOnlyController("splitter")
-        if hosting is not None and not await is_shoal_root(hosting.client):
-            raise NotShoalServer(hosting.url)
-        names = [name for name in config.controllers if name in DESCRIPTORS]
-        for name in names:
-            for kind in DESCRIPTORS[name].required_kinds:
-                await wait_until_served(client, kind, context.clock)
-        identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
-        for name in names:
-            running._start_controller(name, context, identity)
-        if config.health_address is not None:
-            running._health = HealthServer()
-            running.health_port = await running._health.start(*config.health_address)
+        try:
+            await running._start(hosting, new_loop_client or (lambda name: client.in_cluster(ROOT)))
+        except BaseException:
+            await running.stop()
+            raise
         return running
 
-    def _start_controller(self, name: str, context: ControllerContext, identity: str) -> None:
+    async def _start(self, hosting: HostingServer | None, new_loop_client: LoopClient) -> None:
+        client, config = self._clients[0], self._config
+        is_hub = await is_shoal_root(client)
+        if is_hub:
+            if hosting is not None:
+                raise FlagOfHub(("--hosting-kubeconfig",))
+            clients = {name: new_loop_client(name) for name in config.controllers}
+            self._clients += clients.values()
+            await self._check_hub(clients)
+            run: RunLoop = self._run_at_hub
+        else:
+            await self._check_other_server(client, hosting)
+            clients, run = dict.fromkeys(config.controllers, client), self._at_other_server(hosting)
+        identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
+        for name, loop_client in clients.items():
+            self._start_loop(name, loop_client, identity, run, is_hub=is_hub)
+        if config.health_address is not None:
+            self._health = HealthServer(self.unready_reason)
+            self.health_port = await self._health.start(*config.health_address)
+
+    def unready_reason(self) -> str:
+        return "; ".join(f"{lease.name}: {lease.error}" for lease in self.leases.values() if lease.error)
+
+    async def _check_hub(self, clients: dict[str, Client]) -> None:
+        if self._config.hub_flags:
+            raise FlagOfHub(self._config.hub_flags)
+        settings = {name: await hub_settings(client) for name, client in clients.items()}
+        inside = [name for name, each in settings.items() if each is None or name not in each.outside]
+        if inside:
+            raise LoopsInside(inside)
+        fleet = settings.get("fleet")
+        if fleet is not None:
+            if (fleet.bus == "nats") != self._config.bus.is_nats:
+                raise OtherBus
+            await check_bus(self._config.bus)
+
+    async def _check_other_server(self, client: Client, hosting: HostingServer | None) -> None:
+        for name in self._config.controllers:
+            if name in HUB_ONLY_LOOPS:
+                raise HubOnlyLoop(name)
+        if hosting is not None and not await is_shoal_root(hosting.client):
+            raise NotShoalServer(hosting.url)
+        for name in self._config.controllers:
+            for kind in DESCRIPTORS[name].required_kinds:
+                await wait_until_served(client, kind, self._clock)
+
+    def _start_loop(self, name: str, client: Client, identity: str, run: RunLoop, *, is_hub: bool) -> None:
+        elects = self._config.leader_elect
         lease: LeaderElector | None = None
-        if context.config.leader_elect:
-            lease = LeaderElector(
-                context.client, context.clock, context.config.lease_namespace, f"shoal-controllers-{name}", identity
-            )
+        if elects or is_hub:
+            lease = LeaderElector(client, self._clock, self._config.lease_namespace, lease_of(name), identity)
             self.leases[name] = lease
-            context = context.fenced_by(lease.is_lease_valid)
 
-        async def run_controller() -> None:
-            await run_manager(DESCRIPTORS[name].new_controllers(context), context.clock)
+        async def hold_lease() -> None:
+            await asyncio.Event().wait()
 
-        running = lease.run(run_controller) if lease is not None else run_controller()
-        self._tasks.append(asyncio.create_task(running, name=name))
+        async def run_loop() -> None:
+            await run(name, client, lease.is_lease_valid if lease is not None and elects else None)
+
+        if lease is not None:
+            # Without election the Lease only tells the hub that the loop runs.
+            leading = lease.run(run_loop if elects else hold_lease)
+            self._tasks.append(asyncio.create_task(leading, name=name))
+        if not elects:
+            self._tasks.append(asyncio.create_task(run_loop(), name=name))
+
+    def _at_other_server(self, hosting: HostingServer | None) -> RunLoop:
+        config = self._config
+        sync_mode = config.sync_mode or ("push" if "syncer" in config.controllers else "none")
+        settings = SyncSettings(config.resources_to_sync, config.auto_publish, sync_mode)
+
+        async def run(name: str, client: Client, lease_check: IsLeader | None) -> None:
+            shared = new_shared_client(client, lease_check)
+            host = hosting and replace(hosting, client=new_shared_client(hosting.client, lease_check))
+            egress = self._egress()
+
+            def connect(kubeconfig: dict[str, Any]) -> Client:
+                endpoint = rest_config_of(kubeconfig, source="the kubeconfig")
+                return fence_client(new_client(endpoint, USER_AGENT, egress=egress), lease_check)
+
+            context = LoopContext(shared, self._clock, lambda agent: connect, host, settings)
+            controllers = new_loop_controllers([name], context)
+            if name == "fleet":
+                controllers += new_supervisor_controllers(shared, self._clock, None)
+            await run_manager(controllers, self._clock)
+
+        return run
+
+    async def _run_at_hub(self, name: str, client: Client, lease_check: IsLeader | None) -> None:
+        """Runs the loop while the hub leaves it to other processes, and anew when the hub has other settings."""
+        waits = False
+        while True:
+            settings = await self._current_settings(client)
+            if settings is None or name not in settings.outside:
+                if not waits:
+                    log.warning("the hub runs the loop %s itself: this process waits", name)
+                waits = True
+                await self._clock.sleep(SETTINGS_SECONDS)
+                continue
+            waits = False
+            controllers = self._controllers_at_hub(name, client, lease_check, settings)
+            health = ControllerHealth(fence_client(client, lease_check), self._clock, health_condition_of(name))
+            running = asyncio.ensure_future(run_manager([health, *controllers], self._clock, health.report))
+            try:
+                while not running.done() and await self._current_settings(client) == settings:
+                    await self._clock.sleep(SETTINGS_SECONDS)
+            finally:
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+
+    def _controllers_at_hub(
+        self, name: str, client: Client, lease_check: IsLeader | None, settings: LoopSettings
+    ) -> list[Runnable]:
+        shared = new_shared_client(client, lease_check)
+        context = LoopContext(
+            shared,
+            self._clock,
+            lambda agent: connector_for(settings.url, shared.transport, agent, lease_check, self._egress()),
+            HostingServer(shared, settings.url, settings.authority),
+            SyncSettings(settings.resources_to_sync, settings.auto_publish_apis, settings.sync_mode),
+            bus=self._config.bus,
+            endpoints=EndpointSettings(settings.host, settings.cluster_ports),
+            worker_image=settings.worker_image,
+        )
+        return new_loop_controllers([name], context)
+
+    async def _current_settings(self, client: Client) -> LoopSettings | None:
+        """None: the hub runs all loops, or does not accept the account of the loop any more."""
+        while True:
+            try:
+                return await hub_settings(client)
+            except Unauthorized:
+                return None
+            except (StatusError, Unreachable) as error:
+                log.info("cannot read the settings of the hub: %s", error)
+                await self._clock.sleep(SETTINGS_SECONDS)
+
+    def _egress(self) -> EgressPolicy:
+        return Egress(self._config.egress).policy_for(ROOT)
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -233,6 +303,20 @@ class ControllersProcess:
             await self._health.stop()
         for client in self._clients:
             await client.close()
+
+
+def new_shared_client(client: Client, lease_check: IsLeader | None) -> Client:
+    """A client of the same identity that writes only with the Lease, and whose informers are shared."""
+    shared = fence_client(client.with_transport(lambda transport: transport), lease_check)
+    shared.informers = {}
+    return shared
+
+
+async def hub_settings(client: Client) -> LoopSettings | None:
+    try:
+        return parse_settings(await client.get(CONFIG_MAPS, SETTINGS_CONFIG_MAP, NAMESPACE))
+    except NotFound:
+        return None
 
 
 async def is_shoal_root(client: Client) -> bool:
@@ -266,10 +350,10 @@ async def _is_defined(client: Client, kind: GroupVersionResource) -> bool:
     return True
 
 
-def hosting_server_of(endpoint: RESTConfig) -> HostingServer:
+def hosting_server_of(endpoint: RESTConfig, user_agent: str = USER_AGENT) -> HostingServer:
     """A kubeconfig of root may name it by its path."""
     url = endpoint.server.rstrip("/").removesuffix(f"/clusters/{ROOT}")
-    client = Client(HttpsTransport(url, endpoint.tls_context), endpoint.token, USER_AGENT, cluster=ROOT)
+    client = Client(HttpsTransport(url, endpoint.tls_context), endpoint.token, user_agent, cluster=ROOT)
     return HostingServer(client, url, endpoint.ca_pem)
 
 
@@ -280,20 +364,18 @@ def run_controllers(
     config: ControllersConfig,
     on_ready: Callable[[ControllersProcess], None],
 ) -> None:
-    """Runs until SIGTERM or SIGINT."""
+    """Runs until SIGTERM or SIGINT. Without `context`, a loop uses the context of its account, if there is one."""
+
+    def context_of(loop: str) -> str:
+        return account_of(loop) if not context and has_context(kubeconfig, account_of(loop)) else context
+
+    def new_loop_client(loop: str) -> Client:
+        return hosting_server_of(load_rest_config(kubeconfig, context_of(loop)), HUB_AGENT).client
 
     async def start() -> ControllersProcess:
-        client = load(kubeconfig, context, user_agent=USER_AGENT)
-        hosting_server = (
-            hosting_server_of(load_rest_config(hosting_kubeconfig)) if hosting_kubeconfig is not None else None
-        )
-        try:
-            running = await ControllersProcess.start(client, config, hosting_server)
-        except BaseException:
-            await client.close()
-            if hosting_server is not None:
-                await hosting_server.client.close()
-            raise
+        client = load(kubeconfig, context_of(config.controllers[0]), user_agent=USER_AGENT)
+        hosting = hosting_server_of(load_rest_config(hosting_kubeconfig)) if hosting_kubeconfig is not None else None
+        running = await ControllersProcess.start(client, config, hosting, new_loop_client=new_loop_client)
         on_ready(running)
         return running
 

@@ -18,7 +18,7 @@ from shoal.assemble.commands.syncer_manifest import SyncerInstallation, manifest
 from shoal.client.kubeconfig import KubeconfigError, parse, rest_config_of
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.kinds.workload import workloadcluster
-from shoal.objects.errors import AlreadyExists, NotFound, ShoalError
+from shoal.objects.errors import AlreadyExists, Conflict, NotFound, ShoalError
 from shoal.sync.resources import CLUSTERS, NAMESPACES, SECRETS
 
 Object = dict[str, Any]
@@ -68,68 +68,133 @@ def _inline_files(part: Object, names: tuple[str, ...], file: Path) -> Object:
 
 
 async def join_push(hub: Client, name: str, namespace: str, kubeconfig: str) -> None:
-    """Applies the Secret first, so that the workload Cluster finds it."""
+    """Applies the Secret first, so that the workload Cluster finds it. The Secret is deleted with the workload Cluster,
+    unless somebody else has written it.
+    """
+    await _check_name(hub, name)
     data = {"value": base64.b64encode(kubeconfig.encode()).decode()}
-    secret = f"{name}-kubeconfig"
-    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret, "namespace": namespace}, "data": data}
-    await hub.apply(SECRETS, body, FIELD_MANAGER)
-    await _register(hub, name, {"kubeconfigSecretRef": {"namespace": namespace, "name": secret}, "syncMode": "push"})
+    metadata: Object = {"name": f"{name}-kubeconfig", "namespace": namespace}
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
+    existing = await _find(hub, SECRETS, metadata["name"], namespace)
+    applied = await hub.apply(SECRETS, body, FIELD_MANAGER)
+    reference = {"namespace": namespace, "name": metadata["name"]}
+    try:
+        cluster = await _register(hub, name, {"kubeconfigSecretRef": reference, "syncMode": "push"})
+    except ShoalError:
+        if existing is None:
+            with suppress(ShoalError):
+                await hub.delete(SECRETS, metadata["name"], namespace, uid=applied["metadata"]["uid"])
+        raise
+    if existing is None or _is_of_this_command(existing, name):
+        await hub.apply(SECRETS, _with_owner(body, cluster), FIELD_MANAGER)
 
 
 async def join_pull(hub: Client, name: str) -> str:
-    """Registers the cluster, and returns the token of its syncer's identity on the hub."""
+    """Registers the cluster, and returns the token of its syncer's identity on the hub. The identity is deleted with
+    the workload Cluster.
+    """
     version = await hub.request("GET", "/version")
     if "+shoal" not in str(version.get("gitVersion")):
         raise JoinClusterError(
             "the hub is not a Shoal server: it cannot create credentials for a syncer", "use --mode push"
         )
+    await _check_name(hub, name)
+    cluster = await _register(hub, name, {"syncMode": "pull"})
     with suppress(AlreadyExists):
         await hub.create(NAMESPACES, {"metadata": {"name": workloadcluster.SYNCER_NAMESPACE}})
-    with suppress(AlreadyExists):
-        account = {"metadata": {"name": name}, "automountServiceAccountToken": False}
-        await hub.create(SERVICE_ACCOUNTS, account, workloadcluster.SYNCER_NAMESPACE)
-    await _register(hub, name, {"syncMode": "pull"})
-    return await _syncer_token(hub, name)
+    return await _syncer_token(hub, name, cluster)
 
 
-async def _register(hub: Client, name: str, spec: Object) -> None:
+async def _check_name(hub: Client, name: str) -> None:
+    """Called before anything is written: the Secret of a ManagedCluster has the same name."""
+    existing = await _find(hub, CLUSTERS, name)
+    if existing is not None and workloadcluster.MANAGED_CLUSTER_LABEL in (existing["metadata"].get("labels") or {}):
+        raise JoinClusterError(
+            f"{name} is already the workload Cluster of a ManagedCluster",
+            "give another name: shoal join-cluster NAME ...",
+        )
+
+
+async def _register(hub: Client, name: str, spec: Object) -> Object:
     body = {
         "apiVersion": f"{workloadcluster.GROUP}/{workloadcluster.VERSION}",
         "kind": workloadcluster.KIND,
         "metadata": {"name": name},
         "spec": spec,
     }
+    if await _find(hub, CLUSTERS, name) is None:
+        return await hub.create(CLUSTERS, body)
+    return await hub.apply(CLUSTERS, body, FIELD_MANAGER)
+
+
+async def _find(hub: Client, gvr: GroupVersionResource, name: str, namespace: str = "") -> Object | None:
     try:
-        existing = await hub.get(CLUSTERS, name)
+        return await hub.get(gvr, name, namespace)
     except NotFound:
-        await hub.create(CLUSTERS, body)
-        return
-    if workloadcluster.MANAGED_CLUSTER_LABEL in (existing["metadata"].get("labels") or {}):
-        raise JoinClusterError(
-            f"{name} is already the workload Cluster of a ManagedCluster",
-            "give another name: shoal join-cluster NAME ...",
-        )
-    await hub.apply(CLUSTERS, body, FIELD_MANAGER)
+        return None
 
 
-async def _syncer_token(hub: Client, name: str) -> str:
+def _with_owner(obj: Object, cluster: Object) -> Object:
+    """Returns the object as a dependent of the workload Cluster."""
+    owner = {
+        "apiVersion": f"{workloadcluster.GROUP}/{workloadcluster.VERSION}",
+        "kind": workloadcluster.KIND,
+        "name": cluster["metadata"]["name"],
+        "uid": cluster["metadata"]["uid"],
+    }
+    return {**obj, "metadata": {**obj["metadata"], "ownerReferences": [owner]}}
+
+
+def _is_of_this_command(secret: Object, cluster: str) -> bool:
+    """Reports whether an earlier run has created the Secret: it belongs to a workload Cluster of that name, or nobody
+    else has ever written it.
+    """
+    metadata = secret["metadata"]
+    owners = metadata.get("ownerReferences") or ()
+    if any((owner.get("kind"), owner.get("name")) == (workloadcluster.KIND, cluster) for owner in owners):
+        return True
+    return {entry.get("manager") for entry in metadata.get("managedFields") or ()} == {FIELD_MANAGER}
+
+
+async def _delete_former(hub: Client, gvr: GroupVersionResource, name: str, cluster: Object) -> None:
+    """Deletes an identity of an earlier workload Cluster of that name: its token must not open the new one."""
+    existing = await _find(hub, gvr, name, workloadcluster.SYNCER_NAMESPACE)
+    owners = (existing["metadata"].get("ownerReferences") or ()) if existing is not None else ()
+    if existing is not None and owners and cluster["metadata"]["uid"] not in [owner["uid"] for owner in owners]:
+        with suppress(NotFound, Conflict):
+            uid = existing["metadata"]["uid"]
+            await hub.delete(gvr, name, workloadcluster.SYNCER_NAMESPACE, uid=uid)
+
+
+async def _syncer_token(hub: Client, name: str, cluster: Object) -> str:
     """The token is valid until its Secret is deleted: a syncer may be offline for long and comes back by itself."""
-    secret = f"{name}-token"
-    metadata = {"name": secret, "annotations": {"kubernetes.io/service-account.name": name}}
-    with suppress(AlreadyExists):
-        body = {"metadata": metadata, "type": "kubernetes.io/service-account-token"}
-        await hub.create(SECRETS, body, workloadcluster.SYNCER_NAMESPACE)
+    namespace, secret = workloadcluster.SYNCER_NAMESPACE, f"{name}-token"
+    account = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": name, "namespace": namespace},
+        "automountServiceAccountToken": False,
+    }
+    annotations = {"kubernetes.io/service-account.name": name}
+    token = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": secret, "namespace": namespace, "annotations": annotations},
+        "type": "kubernetes.io/service-account-token",
+    }
+    for gvr, leftover in ((SERVICE_ACCOUNTS, name), (SECRETS, secret)):
+        await _delete_former(hub, gvr, leftover, cluster)
     try:
         async with asyncio.timeout(TOKEN_TIMEOUT_SECONDS):
             while True:
-                data = (await hub.get(SECRETS, secret, workloadcluster.SYNCER_NAMESPACE)).get("data") or {}
+                # Again each time: the hub may still be deleting those of an earlier workload Cluster of that name.
+                await hub.apply(SERVICE_ACCOUNTS, _with_owner(account, cluster), FIELD_MANAGER)
+                data = (await hub.apply(SECRETS, _with_owner(token, cluster), FIELD_MANAGER)).get("data") or {}
                 if data.get("token"):
                     return base64.b64decode(data["token"]).decode()
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
-        raise JoinClusterError(
-            f"the hub has not created a token for {workloadcluster.SYNCER_NAMESPACE}/{name}"
-        ) from None
+        raise JoinClusterError(f"the hub has not created a token for {namespace}/{name}") from None
 
 
 async def apply_manifest(cluster: Client, installation: SyncerInstallation) -> list[str]:

@@ -1,7 +1,7 @@
 """`shoal provisioner`: nodes for one cluster of any API server, from Machines on it or on another server.
 
 Of several such processes one acts, the holder of a Lease in the cluster. A Shoal server provisions for the clusters it
-hosts itself, so it is refused here.
+hosts itself, so these are refused here. It may have the Machines of a cluster that is hosted elsewhere.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from shoal.assemble.commands.controllers import NotServed, wait_until_served
-from shoal.assemble.commands.syncer import in_cluster_client
+from shoal.assemble.in_cluster import in_cluster_client
 from shoal.assemble.server.health import HealthServer
 from shoal.assemble.server.process import run_until_stopped
 from shoal.capi.informers import CLUSTERS
@@ -25,6 +25,7 @@ from shoal.client.fencing import fence_client
 from shoal.client.kubeconfig import load
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock, SystemClock
+from shoal.kinds.clusterapi import embedded
 from shoal.kinds.shoal_crds import crd_manifests
 from shoal.objects.errors import AlreadyExists, NotFound, ShoalError, StoreError
 from shoal.provision.clusterapi.provider import MACHINE_DEPLOYMENTS, MACHINES
@@ -39,6 +40,7 @@ from shoal.runtime.manager import run_manager
 __all__ = ["BEST_EFFORT", "IGNORE", "PLANNERS", "RESPECT", "STRICT", "NotServed", "ProvisionerSettings"]
 
 USER_AGENT = "shoal-provisioner"
+SERVICE_ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
 CRDS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 
 
@@ -64,8 +66,8 @@ class ClusterNotFound(ShoalError):
 class ProvisionedByShoal(ShoalError):
     hint = "apply a NodePool in that cluster; no separate provisioner is needed"
 
-    def __init__(self) -> None:
-        super().__init__("a Shoal server runs the provisioner for the clusters it hosts")
+    def __init__(self, subject: str) -> None:
+        super().__init__(f"{subject} is hosted by a Shoal server, which provisions its nodes")
 
 
 class ProvisionerProcess:
@@ -138,12 +140,27 @@ async def install_missing_crds(client: Client) -> None:
             await client.create(CRDS, yaml.safe_load(text))
 
 
-async def reject_shoal_servers(*clients: Client) -> None:
-    """Two provisioners for one cluster would undo each other's work."""
-    for client in clients:
-        version = await client.request("GET", "/version")
-        if "+shoal" in str(version.get("gitVersion")):
-            raise ProvisionedByShoal
+async def reject_hosted_cluster(hosted: Client, management: Client, config: ProvisionerConfig) -> None:
+    """Two provisioners for one cluster would undo each other's work. A cluster of a Shoal server has one if it belongs
+    to an EmbeddedCluster: its administrator's account is there, and its Cluster refers to it.
+    """
+    if await _is_shoal_server(hosted):
+        with suppress(NotFound):
+            await hosted.get(SERVICE_ACCOUNTS, embedded.ADMIN_SERVICE_ACCOUNT, embedded.ADMIN_NAMESPACE)
+            raise ProvisionedByShoal("the cluster with the pods")
+    if await _is_shoal_server(management):
+        try:
+            cluster = await management.get(CLUSTERS, config.name, config.namespace)
+        except NotFound:
+            raise ClusterNotFound(config.namespace, config.name) from None
+        reference = (cluster.get("spec") or {}).get("infrastructureRef") or {}
+        if (reference.get("apiGroup"), reference.get("kind")) == (embedded.GROUP, embedded.CLUSTER):
+            raise ProvisionedByShoal(f"Cluster {config.namespace}/{config.name}")
+
+
+async def _is_shoal_server(client: Client) -> bool:
+    version = await client.request("GET", "/version")
+    return "+shoal" in str(version.get("gitVersion"))
 
 
 def run_provisioner(
@@ -159,14 +176,17 @@ def run_provisioner(
     """
 
     async def start() -> ProvisionerProcess:
-        hosted = load(kubeconfig, context, user_agent=USER_AGENT) if kubeconfig is not None else in_cluster_client()
+        if kubeconfig is not None:
+            hosted = load(kubeconfig, context, user_agent=USER_AGENT)
+        else:
+            hosted = in_cluster_client(USER_AGENT)
         management = (
             load(machines_kubeconfig, machines_context, user_agent=USER_AGENT)
             if machines_kubeconfig is not None
             else hosted
         )
         try:
-            await reject_shoal_servers(hosted, management)
+            await reject_hosted_cluster(hosted, management, config)
             running = await ProvisionerProcess.start(hosted, management, config)
         except BaseException:
             await hosted.close()

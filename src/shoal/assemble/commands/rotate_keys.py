@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.fleet.resources import LOGICAL_CLUSTERS, MANAGED_CLUSTERS
 from shoal.kinds.fleet.keys import KEYS_ROTATED, KeysState, keys_in_force, keys_object, requested_keys
 from shoal.objects.conditions import get_condition
-from shoal.objects.errors import ShoalError
+from shoal.objects.errors import Conflict, ShoalError
 
 Object = dict[str, Any]
 
@@ -32,12 +33,7 @@ async def rotate_keys(client: Client, name: str, namespace: str, *, finish: bool
     before and is not in force yet is waited for.
     """
     gvr = cluster_resource(namespace)
-    obj = await client.get(gvr, name, namespace)
-    wanted = _next_state(obj, finish)
-    if wanted != requested_keys(obj):
-        metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-        patch = {"metadata": metadata, "spec": {"keys": keys_object(wanted)}}
-        obj = await client.merge_patch(gvr, name, patch, namespace)
+    obj, wanted = await _request_rotation(client, gvr, name, namespace, finish)
     try:
         async with asyncio.timeout(timeout_seconds):
             while "keys" not in (obj.get("status") or {}) or keys_in_force(obj) != wanted:
@@ -51,6 +47,23 @@ async def rotate_keys(client: Client, name: str, namespace: str, *, finish: bool
             "it continues; run the command again to wait for it",
         ) from None
     return wanted
+
+
+async def _request_rotation(
+    client: Client, gvr: GroupVersionResource, name: str, namespace: str, finish: bool
+) -> tuple[Object, KeysState]:
+    """Controllers may write the object between the read and the write. What is requested then depends on the new
+    object.
+    """
+    while True:
+        obj = await client.get(gvr, name, namespace)
+        wanted = _next_state(obj, finish)
+        if wanted == requested_keys(obj):
+            return obj, wanted
+        metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
+        patch = {"metadata": metadata, "spec": {"keys": keys_object(wanted)}}
+        with suppress(Conflict):
+            return await client.merge_patch(gvr, name, patch, namespace), wanted
 
 
 def _next_state(obj: Object, finish: bool) -> KeysState:

@@ -17,6 +17,7 @@ from shoal.kinds.workload.apiresource import parse_resource
 Object = dict[str, Any]
 
 NAME = "shoal-syncer"
+HEALTH_PORT = 8081
 SECRET, KEY, MOUNT = "shoal-syncer-hub", "kubeconfig", "/etc/shoal/hub"
 SYNCED_VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
 READ_VERBS = ("get", "list", "watch")
@@ -87,6 +88,7 @@ def cluster_role_rules(resources: Sequence[str]) -> list[Object]:
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch", "create", "delete"]},
         {"apiGroups": [""], "resources": ["nodes", "pods", "events"], "verbs": list(READ_VERBS)},
         {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": list(READ_VERBS)},
+        {"apiGroups": ["karpenter.sh"], "resources": ["nodepools"], "verbs": list(READ_VERBS)},
     ]
 
 
@@ -94,7 +96,13 @@ def _deployment_spec(installation: SyncerInstallation, labels: Object) -> Object
     container = {
         "name": "syncer",
         "image": installation.image,
-        "args": ["syncer", "--from-kubeconfig", f"{MOUNT}/{KEY}", "--cluster", installation.cluster],
+        "args": [
+            *("syncer", "--from-kubeconfig", f"{MOUNT}/{KEY}", "--cluster", installation.cluster),
+            *("--health-address", f"0.0.0.0:{HEALTH_PORT}"),
+        ],
+        "ports": [{"name": "health", "containerPort": HEALTH_PORT}],
+        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}, "periodSeconds": 10},
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 5},
         "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,

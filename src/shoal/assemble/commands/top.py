@@ -14,6 +14,10 @@ from typing import Any
 
 from shoal.assemble.commands.cluster_clients import ClusterClient, connect_again
 from shoal.assemble.commands.plan_nodes import machine_deployments_by_owner
+from shoal.capi.conditions import TRUE, conditions_of
+from shoal.capi.providers.kind.controller import KIND_CLUSTERS
+from shoal.capi.providers.kind.creation_steps import progress_text
+from shoal.capi.providers.kind.status import CREATING, IMAGES_LOADED, claim_of
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import Unreachable
 from shoal.fit.resources import CPU, parse_amounts
@@ -21,7 +25,7 @@ from shoal.fleet.resources import MANAGED_CLUSTERS, WORKERS
 from shoal.kinds.fleet import infrav1
 from shoal.kinds.workload import workloadcluster
 from shoal.objects.conditions import condition_is
-from shoal.objects.errors import NotFound, StatusError, Unauthorized
+from shoal.objects.errors import Forbidden, NotFound, StatusError, Unauthorized
 from shoal.provision.preview import PreviewSnapshot, node_prices
 from shoal.provision.state import NODE_CLAIMS, NODE_OVERLAYS, NODE_POOLS, NODES
 from shoal.sync.remote_cluster import NoKubeconfig
@@ -67,9 +71,23 @@ class WorkerRow:
 
 
 @dataclass(slots=True)
+class KindClusterRow:
+    """A KINDCluster."""
+
+    name: str
+    """With its namespace."""
+    cluster: str
+    """The name of its kind cluster."""
+    phase: str
+    activity: str
+    """The step of its creation, or why it or its images are not ready; empty: there is nothing to tell."""
+
+
+@dataclass(slots=True)
 class FleetSummary:
     workers: list[WorkerRow] = field(default_factory=list)
     clusters: list[ClusterRow] = field(default_factory=list)
+    kind_clusters: list[KindClusterRow] = field(default_factory=list)
     waiting: int = 0
     """ManagedClusters without a Worker."""
     replicas: int = 0
@@ -115,6 +133,7 @@ class FleetPoller:
 
         summary.clusters = list(await asyncio.gather(*map(cluster_row, clusters[0])))
         summary.clusters.sort(key=lambda row: row.name)
+        summary.kind_clusters = await self._kind_clusters()
         await self._close_connections({row.name for row in summary.clusters})
         summary.replicas = sum(row.replicas for row in summary.clusters)
         summary.ready_replicas = sum(row.ready_replicas for row in summary.clusters)
@@ -130,6 +149,13 @@ class FleetPoller:
             return (await self._client.list_all(kind, labels=workloadcluster.CLUSTER_LABEL))[0]
         except NotFound:
             return []  # the hub has not discovered this kind in any cluster yet
+
+    async def _kind_clusters(self) -> list[KindClusterRow]:
+        try:
+            objects, _ = await self._client.list_all(KIND_CLUSTERS)
+        except (NotFound, Forbidden):
+            return []
+        return sorted(map(kind_cluster_row, objects), key=lambda row: row.name)
 
     async def _fill_nodes(self, cluster: Object, row: ClusterRow, machines: dict[str, list[Object]]) -> None:
         """Fills in the columns of the cluster's nodes."""
@@ -200,6 +226,22 @@ def _worker_row(obj: Object, managed_clusters: Iterable[Object]) -> WorkerRow:
     phase = str(infrav1.status_of(obj).get("phase") or infrav1.PENDING)
     return WorkerRow(
         name, phase, hosted_count, infrav1.capacity_of(obj), str(infrav1.spec_of(obj).get("location") or "")
+    )
+
+
+def kind_cluster_row(obj: Object) -> KindClusterRow:
+    metadata, conditions = obj["metadata"], conditions_of(obj)
+    ready, images = conditions.get("Ready"), conditions.get(IMAGES_LOADED)
+    activity = ""
+    if (claim_of(obj) or {}).get("state") == CREATING:
+        activity = progress_text(obj)
+    elif ready is not None and ready.status != TRUE:
+        activity = ready.reason
+    elif images is not None and images.status != TRUE:
+        activity = images.reason
+    phase = str((obj.get("status") or {}).get("phase") or "Pending")
+    return KindClusterRow(
+        f"{metadata['namespace']}/{metadata['name']}", str(obj["spec"]["clusterName"]), phase, activity
     )
 
 

@@ -20,6 +20,7 @@ from shoal.fleet.resources import MANAGED_CLUSTERS, WORKERS
 from shoal.kinds.clusterapi import capi
 from shoal.kinds.fleet import infrav1
 from shoal.kinds.workload import workloadcluster
+from shoal.kinds.workload.rollout_history import is_history
 from shoal.objects.errors import Forbidden, MethodNotSupported, NotFound, StatusError
 from shoal.sync.remote_cluster import NoKubeconfig
 from shoal.sync.resources import CLUSTERS, NAMESPACES
@@ -131,7 +132,7 @@ class _ObjectLister:
                 return []
             except (NotFound, MethodNotSupported):
                 return []  # deleted since discovery, or not listable
-        return [TypedObject(kind.kind, item) for item in items]
+        return [TypedObject(kind.kind, item) for item in items if not is_history(item)]
 
 
 async def _add_owners(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from shoal.kinds.core.pod.printer import summarize_pod
 from shoal.objects.conditions import get_condition
 
 Object = dict[str, Any]
@@ -45,6 +46,9 @@ class TypedObject:
 def tree_node(typed: TypedObject, cluster: str = "", how: str = "") -> TreeNode:
     metadata = typed.obj["metadata"]
     ready, reason = readiness_of(typed.obj)
+    if typed.kind == "Pod":
+        # The phase of a pod says nothing of containers that do not start.
+        ready = summarize_pod(typed.obj).reason
     names = (typed.kind, metadata.get("namespace", ""), metadata["name"])
     return TreeNode(*names, cluster, ready, reason, metadata.get("creationTimestamp", ""), how)
 

@@ -17,7 +17,8 @@ from shoal.apiserver.audit import AuditConfig
 from shoal.apiserver.authn.authenticator import User, parse_token_file
 from shoal.assemble.envtest.controllers import EnvtestControllers
 from shoal.assemble.envtest.flags import Flags
-from shoal.assemble.server.api_server import ApiServer, ApiServerSettings, admin_user
+from shoal.assemble.server.api_server import ApiServer, admin_user
+from shoal.assemble.server.api_server_settings import ApiServerSettings
 from shoal.assemble.server.process import run_until_stopped
 from shoal.assemble.storage.config import OpenedStore, StoreSettings
 from shoal.assemble.storage.datadir import DataDir

@@ -6,12 +6,10 @@ import asyncio
 import random
 import ssl
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from shoal.apiserver.audit import AuditConfig, open_auditor
+from shoal.apiserver.audit import open_auditor
 from shoal.apiserver.authn.authenticator import (
     Authenticator,
     HubUserTokenAuthenticator,
@@ -20,6 +18,7 @@ from shoal.apiserver.authn.authenticator import (
 )
 from shoal.apiserver.authn.bootstrap_token import BootstrapTokens
 from shoal.apiserver.authn.serviceaccount_token import TokenSigner
+from shoal.apiserver.authn.worker_certificate import WorkerCertificates
 from shoal.apiserver.authz import Attributes, AuthorizationDecision, Authorizer
 from shoal.apiserver.authz.node import NodeAuthorizer
 from shoal.apiserver.authz.node_graph import CachedNodeGraph
@@ -28,7 +27,7 @@ from shoal.apiserver.authz.syncer import SyncerAuthorizer
 from shoal.apiserver.authz.syncer_graph import CachedSyncerGraph
 from shoal.apiserver.authz.worker import CachedWorkerGraph, WorkerAuthorizer
 from shoal.apiserver.cache.cacher import WatchCache
-from shoal.apiserver.cache.compaction import HistoryCompactor, HistoryWindow
+from shoal.apiserver.cache.compaction import HistoryCompactor
 from shoal.apiserver.cache.readiness import StoreReadiness
 from shoal.apiserver.chain import HandlerChain
 from shoal.apiserver.cluster_addresses import ClusterAddresses
@@ -36,10 +35,12 @@ from shoal.apiserver.endpoints.discovery import DiscoveryHandler
 from shoal.apiserver.endpoints.nonresource import NonResourceHandler
 from shoal.apiserver.endpoints.openapi import OpenAPIService
 from shoal.apiserver.finishers import error_response
-from shoal.apiserver.flowcontrol import DispatcherConfig, FlowSchemas
-from shoal.apiserver.http import HTTPLimits, HTTPServer
-from shoal.apiserver.idle import DEFAULT_IDLE_SECONDS, IdleClusterEvictor
+from shoal.apiserver.flowcontrol import FlowSchemas
+from shoal.apiserver.http import HTTPServer
+from shoal.apiserver.idle import IdleClusterEvictor
 from shoal.apiserver.inprocess import InProcessTransport, Pipe
+from shoal.apiserver.limits import ServerLimits
+from shoal.apiserver.limits.metrics import LimitUsage
 from shoal.apiserver.metrics.requests import APIServerMetrics
 from shoal.apiserver.metrics.storage import InstrumentedStore, StateMetrics
 from shoal.apiserver.pki.ca import SERVER_NAME, CertificateAuthority, client_ca_bundle, server_tls_context
@@ -58,10 +59,13 @@ from shoal.apiserver.server import NameGenerator, ServerComponents
 from shoal.apiserver.webhooks import metrics as webhook_metrics
 from shoal.apiserver.webhooks.client import HTTPTransport
 from shoal.apiserver.webhooks.source import WebhookSource
+from shoal.assemble.server.api_server_settings import ApiServerSettings
+from shoal.assemble.server.client_metrics import add_client_metrics
 from shoal.assemble.server.dispatcher import make_dispatcher
 from shoal.assemble.server.initial_state import ensure_root_cluster, load_cache
-from shoal.assemble.server.routes import RouteFactory, no_routes
+from shoal.assemble.telemetry import event_loop
 from shoal.assemble.telemetry.process_metrics import render_process_metrics
+from shoal.client.egress import Egress
 from shoal.client.tls import client_context
 from shoal.client.transport import RESTConfig
 from shoal.clock import Clock, SystemClock
@@ -74,41 +78,6 @@ POLL_SECONDS = 0.01
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _RANDOM = random.Random()
 """The server's own generator: nobody else in the process can seed it and so repeat a uid."""
-
-
-@dataclass(frozen=True, slots=True)
-class ApiServerSettings:
-    directory: Path
-    """Certificates and signing keys."""
-    host: str = "127.0.0.1"
-    port: int = 0
-    advertise_address: str = ""
-    """The name or address clients use, if it is not the host."""
-    certificate_names: tuple[str, ...] = ()
-    """Further names of the serving certificate."""
-    tokens: dict[str, User] = field(default_factory=dict)
-    root_profile: str = ""
-    """hub or cluster; empty keeps the stored profile, hub at first."""
-    limits: HTTPLimits = field(default_factory=HTTPLimits)
-    history_window: HistoryWindow = field(default_factory=HistoryWindow)
-    audit: AuditConfig = field(default_factory=AuditConfig)
-    dispatch: DispatcherConfig = field(default_factory=DispatcherConfig)
-    shutdown_timeout: float = 20.0
-    """How long requests in flight may take to end: longer than a write waits for etcd."""
-    idle_connection_grace: float = 0.0
-    """How long a client that connected before shutdown may still send its first request."""
-    idle_seconds: float = DEFAULT_IDLE_SECONDS
-    """A logical cluster without requests becomes idle after this time."""
-    external_serving_cert: bool = False
-    """True if `serving.pem` is provided and renewed by somebody else."""
-    bare_certificates: bool = False
-    """True if client certificates that name no logical cluster belong to users of root."""
-    routes: RouteFactory = no_routes
-    """The routes beside the Kubernetes API."""
-
-    @property
-    def advertised_host(self) -> str:
-        return self.advertise_address or ("127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host)
 
 
 class ApiServer:
@@ -134,6 +103,10 @@ class ApiServer:
         self._http = http
         self.cluster_addresses = ClusterAddresses(core, http, settings.directory)
         """Serves connections to the own addresses of logical clusters."""
+        self.limit_usage = LimitUsage(core.cache, core.clusters, core.limits)
+        """What logical clusters use of their limits."""
+        self.notices: dict[str, Callable[[], str]] = {}
+        """Checks that /readyz?verbose shows and that do not make the server unready."""
         self._draining = False
         self._tasks: list[asyncio.Task[None]] = []
         self.reload_serving_certificate: Callable[[], Coroutine[Any, Any, bool]] | None = None
@@ -158,17 +131,19 @@ class ApiServer:
         core.paths.extra_routes = ExtraRoutes(settings.routes(core))
         app = HandlerChain(core)
         dispatcher = make_dispatcher(app, core, metrics, settings.dispatch)
-        http = HTTPServer(dispatcher.handle, limits=settings.limits, on_error=error_response)
+        http = HTTPServer(
+            dispatcher.handle, head_handler=app.handle_head, limits=settings.limits, on_error=error_response
+        )
         server = cls(settings, core, app, http, authority, metrics)
-        nonresource.ready_checks["shutdown"] = server.shutdown_error
+        nonresource.ready_checks["shutdown"], nonresource.notices = server.shutdown_error, server.notices
+        add_client_metrics(metrics, http, core)
         metrics.add_renderer(StateMetrics(core.cache).render)
+        metrics.add_renderer(server.limit_usage.render)
         metrics.add_renderer(render_process_metrics)
         metrics.add_renderer(webhook_metrics.render)
-        inflight = "apiserver_current_inflight_requests", "Number of requests that wait for the store."
-        metrics.gauge(*inflight, lambda: core.inflight.count, 'request_kind="mutating"')
-        metrics.gauge(*inflight, lambda: core.inflight.waiting_reads, 'request_kind="readOnly"')
+        metrics.add_renderer(event_loop.render)
+        metrics.add_renderer(core.processes.render_metrics)
         metrics.gauge("shoal_store_revision", "Newest durable revision of the store.", lambda: core.cache.revision)
-        metrics.gauge("shoal_watchers", "Number of open watches.", lambda: _watchers(core.cache))
         idle_evictor = IdleClusterEvictor(core, settings.idle_seconds)
         hosted = "shoal_logical_clusters", "Number of logical clusters, by whether they have had requests recently."
         metrics.gauge(*hosted, idle_evictor.active, 'state="awake"')
@@ -190,10 +165,13 @@ class ApiServer:
         core.keys.add_change_handler(on_keys_changed)
         server.port = await http.start(settings.host, settings.port, new_tls_context())
         address.port = server.port
+        settings.egress.own_endpoints.ports.add(server.port)
+        settings.egress.own_endpoints.add(settings.advertised_host, server.port)
         server.address = address
         compactor = HistoryCompactor(store, core.cache, clock, settings.history_window)
         server._tasks.append(asyncio.create_task(compactor.run(), name="compactor"))
         server._tasks.append(asyncio.create_task(idle_evictor.run(), name="sleep"))
+        server._tasks.append(asyncio.create_task(event_loop.monitor_event_loop(), name="event loop monitor"))
         if not settings.external_serving_cert:
 
             def on_reload(context: ssl.SSLContext) -> None:
@@ -214,7 +192,8 @@ class ApiServer:
     async def wait_in_process_watches(self) -> None:
         """Returns when all in-process watches have read what was delivered before this call."""
         for pipe in list(self._pipes):
-            while pipe.pending_bytes and not pipe.closed:  # noqa: ASYNC110 - a few times in the life of a cluster
+            # A few times in the life of a cluster.
+            while (pipe.pending_bytes or self.core.watch_pacer.is_sending_to(pipe)) and not pipe.closed:  # noqa: ASYNC110
                 await asyncio.sleep(POLL_SECONDS)
 
     @property
@@ -247,6 +226,7 @@ class ApiServer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._http.stop(self.settings.shutdown_timeout, self.settings.idle_connection_grace)
         await self.core.webhooks.client.close()
+        await self.core.processes.close()
         self.app.close()
 
 
@@ -269,7 +249,9 @@ async def make_components(
     key_ring = load_key_encryption_key(settings.directory)
     keys = ClusterKeys(store, cache, key_ring, server_ca, clock, keys_generation)
     definitions = CRDResources()
-    clusters = LogicalClusters(cache, builtins.profile_resources, definitions)
+    clusters = LogicalClusters(
+        cache, builtins.profile_resources, definitions, settings.cluster_limits, settings.root_limits
+    )
     await load_cache(store, cache)
     await ensure_root_cluster(store, cache, clock, settings.root_profile)
     shared_token_keys = former_token_keys(settings.directory)
@@ -313,13 +295,15 @@ async def make_components(
     authorizer = Authorizer(roles, authorize_by_identity)
     clusters.on_deleted(roles.forget)
     clusters.on_deleted(authorizer.forget)
-    webhooks = WebhookSource(cache, _new_http_transport)
+    webhooks = WebhookSource(cache, lambda: _new_http_transport(settings.egress), settings.egress.discloses_failures)
     clusters.on_deleted(webhooks.forget)
     clusters.on_deleted(webhook_metrics.forget)
     policies = PolicySource(cache)
     clusters.on_deleted(policies.forget)
     flows = FlowSchemas(cache)
     clusters.on_deleted(flows.invalidate)
+    limits = ServerLimits(cache, store)
+    clusters.on_deleted(limits.forget)
     return ServerComponents(
         store=store,
         cache=cache,
@@ -330,7 +314,9 @@ async def make_components(
             other_tokens=BootstrapTokens(cache, clock.now).user,
             hub_users=HubUserTokenAuthenticator(signer, cluster_uid, clock.now),
             uid_of=cluster_uid,
+            accepts_worker=WorkerCertificates(cache).is_accepted,
             accept_certificates_without_uri=settings.bare_certificates,
+            outside_controllers=settings.outside_controllers,
         ),
         authorizer=authorizer,
         tokens=signer,
@@ -345,15 +331,16 @@ async def make_components(
         policies=policies,
         flow_schemas=flows,
         metrics=metrics,
+        limits=limits,
         auditor=open_auditor(settings.audit, clock),
     )
 
 
-def _new_http_transport() -> HTTPTransport:
+def _new_http_transport(egress: Egress) -> HTTPTransport:
     # Most servers never call a webhook, so its library is loaded on demand.
     from shoal.client.webhook_transport import WebhookTransport  # noqa: PLC0415
 
-    return WebhookTransport()
+    return WebhookTransport(egress)
 
 
 def _random_uid() -> str:
@@ -361,10 +348,6 @@ def _random_uid() -> str:
     digits = f"{_RANDOM.getrandbits(128):032x}"
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
-
-
-def _watchers(cache: WatchCache) -> float:
-    return float(sum(kind.watcher_count for kind in cache.resource_caches.values()))
 
 
 def admin_user(name: str = "shoal-admin") -> User:

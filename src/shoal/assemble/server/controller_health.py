@@ -1,4 +1,6 @@
-"""Reports failing controllers as the condition ControllersHealthy of the LogicalCluster root."""
+"""Reports failing controllers as a condition of the LogicalCluster root: ControllersHealthy for those of the server,
+and one such as FleetLoopHealthy for each loop that runs outside.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,9 @@ MAX_ERROR = 1000
 class ControllerHealth:
     name = "controller-health"
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: Client, clock: Clock, condition: str = CONTROLLERS_HEALTHY) -> None:
         """`client` is for the root of the server."""
-        self._client, self._clock = client, clock
+        self._client, self._clock, self._condition = client, clock, condition
         self._errors: dict[str, str] = {}
         self._changed = asyncio.Event()
 
@@ -40,6 +42,11 @@ class ControllerHealth:
                 del self._errors[controller]
             self._changed.set()
 
+    def error(self) -> str:
+        """Returns the errors of all failing controllers; empty: none fails."""
+        named = sorted(self._errors.items())[:MAX_NAMED]
+        return "; ".join(f"{name}: {error[:MAX_ERROR]}" for name, error in named)
+
     async def run(self) -> None:
         # A condition of an earlier process is corrected at the start.
         while True:
@@ -47,22 +54,21 @@ class ControllerHealth:
             try:
                 await self._write_condition()
             except (StatusError, Unreachable) as error:
-                log.info("cannot write the condition %s: %s", CONTROLLERS_HEALTHY, error)
+                log.info("cannot write the condition %s: %s", self._condition, error)
                 await self._clock.sleep(RETRY_SECONDS)
                 continue
             await self._changed.wait()
 
     async def _write_condition(self) -> None:
         root = await self._client.get(LOGICAL_CLUSTERS, "root")
-        if not self._errors and get_condition(root, CONTROLLERS_HEALTHY) is None:
+        if not self._errors and get_condition(root, self._condition) is None:
             return
-        named = sorted(self._errors.items())[:MAX_NAMED]
         updated = set_condition(
             root,
-            CONTROLLERS_HEALTHY,
+            self._condition,
             "False" if self._errors else "True",
             reason="ControllerFailed" if self._errors else "AllRunning",
-            message="; ".join(f"{name}: {error[:MAX_ERROR]}" for name, error in named),
+            message=self.error(),
             now=rfc3339(self._clock.now()),
         )
         if updated is not root:

@@ -18,7 +18,11 @@ def make_dispatcher(
     """
     seats = SeatAllocator(settings.total_seats, core.flow_schemas.levels)
     dispatcher = RequestDispatcher(app.handle, app.classify, error_response, seats, settings)
+    core.slices.on_slice = dispatcher.charge_read
     flowcontrol = "apiserver_flowcontrol"
+    long_reads = "shoal_long_reads", "Number of reads that are answered in slices."
+    metrics.gauge(*long_reads, lambda: core.slices.running_count, 'state="running"')
+    metrics.gauge(*long_reads, lambda: core.slices.waiting_count, 'state="waiting"')
     metrics.gauge(
         f"{flowcontrol}_current_inqueue_requests", "Number of queued requests.", lambda: dispatcher.queue_length
     )

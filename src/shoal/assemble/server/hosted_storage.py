@@ -15,7 +15,13 @@ from shoal.apiserver.pki.former_ca import former_token_keys
 from shoal.apiserver.request.info import ROOT
 from shoal.apiserver.verbs.watch import terminate_watches
 from shoal.assemble.server.api_server import ApiServer
-from shoal.fleet.worker.cluster_keys import COPY_RESOURCE, hosted_cluster_of, write_order
+from shoal.fleet.worker.cluster_keys import (
+    COPY_RESOURCE,
+    TEMPLATES_PREFIX,
+    hosted_cluster_of,
+    is_shared_template,
+    write_order,
+)
 from shoal.fleet.worker.cluster_storage import ChangeHandler, ClusterContents, StoreChange
 from shoal.fleet.worker.fence.fence import WriteFence
 from shoal.kinds.clusterapi import embedded
@@ -29,6 +35,8 @@ ETCD_UNSUPPORTED = (
 
 
 _COPIES_PREFIX = f"{COPY_RESOURCE}/{ROOT}/"
+_SHARED = ""
+"""Instead of a hosted cluster: all hosted clusters of the namespace."""
 
 
 class HostedClusterStorage:
@@ -38,7 +46,9 @@ class HostedClusterStorage:
         self._cache = server.core.cache
         self._handler: ChangeHandler | None = None
         self._owner_by_root_key: dict[str, str] = {}
-        """Maps keys of objects of root that define hosted clusters, and of their copies, to the hosted cluster."""
+        """Maps keys of objects of root that define hosted clusters, and of their copies, to the hosted cluster. Keys of
+        shared machine templates map to `_SHARED`.
+        """
         for kind in self._cache.resource_caches.values():
             table = kind.tables.get(ROOT)
             for each in table.entries.values() if table is not None else ():
@@ -77,7 +87,9 @@ class HostedClusterStorage:
 
     def contents(self, hosted: str) -> ClusterContents:
         values = {key: self._export_value(key, value) for key, (value, _) in self._stored_entries(hosted).items()}
-        return ClusterContents(self._cache.revision, values)
+        prefix = f"{TEMPLATES_PREFIX}{embedded.owner_of_logical_cluster(hosted)[0]}/"
+        shared = (key for key, owner in self._owner_by_root_key.items() if owner == _SHARED and key.startswith(prefix))
+        return ClusterContents(self._cache.revision, values, {key: self._stored_entry(key)[0] for key in shared})
 
     def set_change_handler(self, handler: ChangeHandler) -> None:
         self._handler = handler
@@ -88,7 +100,9 @@ class HostedClusterStorage:
     async def wait_for_informers(self) -> None:
         await self._server.wait_in_process_watches()
 
-    async def replace(self, hosted: str, entries: Mapping[str, bytes], min_revision: int = 0) -> int:
+    async def replace(
+        self, hosted: str, entries: Mapping[str, bytes], min_revision: int = 0, templates: Mapping[str, bytes] = {}
+    ) -> int:
         await self._store.flush()
         if not entries:
             terminate_watches(self._server.core, hosted)
@@ -96,6 +110,7 @@ class HostedClusterStorage:
         deleted_keys = [key for key in current if key not in entries]
         # The objects that define the cluster are deleted last, as they are created first.
         operations = [WriteOp(key, None, current[key][1]) for key in reversed(write_order(deleted_keys))]
+        operations += [WriteOp(key, value, 0) for key, value in templates.items() if not self._exists(key)]
         operations += [
             WriteOp(key, self._import_value(key, entries[key]), current.get(key, (b"", 0))[1])
             for key in write_order(entries)
@@ -114,18 +129,30 @@ class HostedClusterStorage:
                 entries[f"{kind.key}/{hosted}/{key}"] = TOMBSTONE, revision
         for key, owner in self._owner_by_root_key.items():
             if owner == hosted:
-                kind_key, _, namespace, name = split_key(key)
-                entry = self._cache.resource_cache_by_key(kind_key).table(ROOT).entries[f"{namespace}/{name}"]
-                entries[key] = strip_revision(entry.data), entry.revision
+                entries[key] = self._stored_entry(key)
         return entries
+
+    def _stored_entry(self, key: str) -> tuple[bytes, int]:
+        """Returns value and revision of an object of root."""
+        kind_key, _, namespace, name = split_key(key)
+        entry = self._cache.resource_cache_by_key(kind_key).table(ROOT).entries[f"{namespace}/{name}"]
+        return strip_revision(entry.data), entry.revision
+
+    def _exists(self, key: str) -> bool:
+        kind_key, _, namespace, name = split_key(key)
+        return f"{namespace}/{name}" in self._cache.resource_cache_by_key(kind_key).table(ROOT).entries
 
     def _on_events(self, events: Sequence[StoreEvent]) -> None:
         changes = []
         for revision, key, value in events:
-            hosted = self._track_owner(key, value)
-            # Other workers need only the immutable fields of a copy.
-            if hosted and not key.startswith(_COPIES_PREFIX):
-                changes.append(StoreChange(hosted, key, value and self._export_value(key, value), revision))
+            former = self._owner_by_root_key.get(key)
+            owner = self._track_owner(key, value)
+            if key.startswith(_COPIES_PREFIX):
+                continue  # Other workers need only the immutable fields of a copy.
+            if owner is not None:
+                changes.append(StoreChange(owner, key, value and self._export_value(key, value), revision))
+            if former is not None and former != owner:
+                changes.append(StoreChange(former, key, None, revision))
         if changes and self._handler is not None:
             self._handler(changes)
 
@@ -136,17 +163,18 @@ class HostedClusterStorage:
     def _import_value(self, key: str, value: bytes) -> bytes:
         return self._server.core.keys.import_value(key, value) if is_key_entry(key) else value
 
-    def _track_owner(self, key: str, value: bytes | None) -> str:
-        """Returns the hosted cluster that owns the key, or owned it."""
+    def _track_owner(self, key: str, value: bytes | None) -> str | None:
+        """Returns the hosted cluster that the key belongs to, or `_SHARED`; None: nobody."""
         _, cluster, namespace, name = split_key(key)
         if cluster != ROOT:
             return cluster
-        if key.startswith(_COPIES_PREFIX):
+        owner = None
+        if value is not None and key.startswith(_COPIES_PREFIX):
             owner = embedded.logical_cluster_name(namespace, name)
-        else:
-            owner = hosted_cluster_of(key, value) or self._owner_by_root_key.get(key, "")
-        if owner and value is not None:
-            self._owner_by_root_key[key] = owner
-        elif owner:
+        elif value is not None:
+            owner = hosted_cluster_of(key, value) or (_SHARED if is_shared_template(key, value) else None)
+        if owner is None:
             self._owner_by_root_key.pop(key, None)
+        else:
+            self._owner_by_root_key[key] = owner
         return owner

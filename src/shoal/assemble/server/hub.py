@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from shoal.apiserver.audit import AuditConfig as AuditConfig
+from shoal.assemble.server.kind_support import new_kind_support
 from shoal.assemble.server.process import run_until_stopped
 from shoal.assemble.server.shoal_server import DEFAULT_IDLE_SECONDS as DEFAULT_IDLE_SECONDS
 from shoal.assemble.server.shoal_server import ShoalServer as ShoalServer
 from shoal.assemble.server.shoal_server import ShoalServerSettings as ShoalServerSettings
 from shoal.assemble.server.worker import WorkerServer, worker_server_settings, worker_settings
 from shoal.assemble.storage.config import StoreSettings as StoreSettings
-from shoal.assemble.storage.datadir import DataDirError
+from shoal.assemble.storage.datadir import DataDirError, make_private_directory
 from shoal.assemble.workers.processes import OWNER_FILE
 from shoal.clock import SystemClock
 from shoal.fleet.bus.settings import BusSettings as BusSettings
@@ -31,7 +32,10 @@ class InProcessWorkers:
     """The workers of `shoal up`."""
 
     count: int = 0
-    capacity: int = 100
+    capacity: int | None = None
+    """None: as their Workers say, 100 at first."""
+    kind_images: Mapping[str, str] | None = None
+    """Node images of kind clusters by release. None: they provide no kind clusters."""
 
 
 class HubWithWorkers:
@@ -47,14 +51,23 @@ class HubWithWorkers:
             if workers.count:
                 await ensure_worker_namespace(running.hub.client("shoal-up"))
             for number in range(1, workers.count + 1):
-                running.workers.append(await running.start_worker(f"worker-{number}", settings, workers.capacity))
+                running.workers.append(
+                    await running.start_worker(f"worker-{number}", settings, workers.capacity, workers.kind_images)
+                )
         except BaseException:
             await running.stop()
             raise
         return running
 
-    async def start_worker(self, name: str, settings: ShoalServerSettings, capacity: int) -> WorkerServer:
+    async def start_worker(
+        self,
+        name: str,
+        settings: ShoalServerSettings,
+        capacity: int | None,
+        kind_images: Mapping[str, str] | None = None,
+    ) -> WorkerServer:
         hub, directory = self.hub, settings.data_dir / "workers" / name
+        make_private_directory(directory.parent)
         if (directory / OWNER_FILE).exists():
             raise DataDirError(
                 f"{directory} belongs to a Worker with infrastructure process",
@@ -62,9 +75,15 @@ class HubWithWorkers:
             )
         # A worker's store is local, whatever the hub's store is.
         own_settings = worker_server_settings(
-            directory, store=settings.store.encryption_only, idle_seconds=settings.idle_seconds
+            directory,
+            store=settings.store.encryption_only,
+            idle_seconds=settings.idle_seconds,
+            cluster_limits=settings.cluster_limits,
+            egress=settings.egress,
         )
-        worker_config = worker_settings(name, capacity, "", hub.server.rest_config(), infrav1.IN_PROCESS_WORKER)
+        worker_config = worker_settings(name, capacity, None, hub.server.rest_config(), infrav1.IN_PROCESS_WORKER)
+        if kind_images is not None:
+            worker_config = replace(worker_config, kind=new_kind_support(kind_images))
         shoal = await ShoalServer.start(own_settings)
         return await WorkerServer.start(
             shoal, worker_config, hub.worker_client(name), hub.tunnels, SystemClock(), bus=settings.bus

@@ -13,6 +13,7 @@ from shoal.apiserver.authn import hub_user_token
 from shoal.apiserver.registry.clusters import LogicalCluster
 from shoal.apiserver.request.info import ROOT
 from shoal.apiserver.server import ServerComponents
+from shoal.assemble.server.kind_clusters import KindClusters
 from shoal.fleet.tunnel import TunnelRegistry
 from shoal.fleet.tunnel.registry import WorkerOf
 from shoal.fleet.tunnel.user_tokens import decode_request, decode_response, encode_request, encode_response
@@ -52,13 +53,16 @@ def hub_user_tokens(
 class HubUserTokenIssuer:
     """Signs tokens for clusters that this worker hosts. Only the worker's end of the tunnel may call it."""
 
-    def __init__(self, core: ServerComponents) -> None:
-        self._core = core
+    def __init__(self, core: ServerComponents, kind_clusters: KindClusters | None = None) -> None:
+        self._core, self._kind_clusters = core, kind_clusters
         self._copies = core.cache.resource_cache(infrav1.GROUP, "managedclusters")
         self._bindings = core.cache.resource_cache("rbac.authorization.k8s.io", "clusterrolebindings")
 
     async def handle(self, request: Request) -> Response:
         token_request, core = decode_request(request), self._core
+        kind_clusters = self._kind_clusters
+        if kind_clusters is not None and kind_clusters.is_kind(token_request.namespace, token_request.name):
+            return encode_response(await self._issue_for_kind(kind_clusters, token_request))
         cluster = self._hosted_cluster(token_request)
         await self._wait_for_roles(token_request, cluster.name)
         await core.keys.ensure_signing_key(cluster.name)
@@ -71,6 +75,16 @@ class HubUserTokenIssuer:
             now=core.clock.now(),
         )
         return encode_response(HubUserToken(token, expiry, core.tokens.issuer(cluster.name)))
+
+    async def _issue_for_kind(self, kind_clusters: KindClusters, token_request: HubUserTokenRequest) -> HubUserToken:
+        end = self._core.clock.monotonic() + BINDING_WAIT_SECONDS
+        while True:
+            try:
+                return kind_clusters.issue(token_request)
+            except Unavailable:
+                if self._core.clock.monotonic() > end:
+                    raise
+            await self._core.clock.sleep(BINDING_POLL_SECONDS)
 
     def _hosted_cluster(self, token_request: HubUserTokenRequest) -> LogicalCluster:
         copy = self._copies.get(ROOT, token_request.namespace, token_request.name)

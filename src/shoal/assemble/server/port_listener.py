@@ -9,8 +9,10 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from shoal.apiserver.http.listener import listening_socket
 from shoal.fleet.tunnel.raw_connection import SocketHandler
@@ -40,7 +42,7 @@ class PortListener:
         self,
         host: str,
         port: int,
-        get_handler: Callable[[], Awaitable[SocketHandler]],
+        get_handler: Callable[[], Coroutine[Any, Any, SocketHandler]],
         budget: ConnectionBudget,
         max_connections: int,
     ) -> None:
@@ -50,7 +52,7 @@ class PortListener:
         self._loop = asyncio.get_running_loop()
         self._socket: socket.socket | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[SocketHandler]] = set()
         self._pause = FIRST_PAUSE
         self._logged_at: dict[str, float] = {}
         self.open_connections = 0
@@ -107,21 +109,21 @@ class PortListener:
         conn.setblocking(False)
         self.open_connections += 1
         self._budget.open_connections += 1
-        task = self._loop.create_task(self._hand_over(conn, client))
+        task = self._loop.create_task(self._get_handler())
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._hand_over, conn, client))
 
-    async def _hand_over(self, conn: socket.socket, client: str) -> None:
-        try:
-            handle = await self._get_handler()
-        except BaseException as error:
-            conn.close()
-            self._on_closed()
-            if isinstance(error, asyncio.CancelledError):
-                raise
-            self._on_refused(error)
+    def _hand_over(self, conn: socket.socket, client: str, task: asyncio.Task[SocketHandler]) -> None:
+        """Closes the connection when nothing takes it over, also if the task was cancelled before it began."""
+        self._tasks.discard(task)
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is None:
+            task.result()(conn, client, self._on_closed)
             return
-        handle(conn, client, self._on_closed)
+        conn.close()
+        self._on_closed()
+        if not task.cancelled():
+            self._on_refused(error)
 
     def _on_refused(self, error: BaseException) -> None:
         if isinstance(error, StatusError):

@@ -4,25 +4,30 @@ authority for joining, and the dashboard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from shoal.apiserver.authn.authenticator import Authenticator
 from shoal.apiserver.authz import Attributes
 from shoal.apiserver.cache.cacher import WatchCache
 from shoal.apiserver.cache.objects import CacheEvent
+from shoal.apiserver.chain import HandlerChain
 from shoal.apiserver.request.info import ROOT
 from shoal.apiserver.routes import AuthorizedRoute, ExtraRoute, PassthroughRoute
 from shoal.apiserver.server import ServerComponents
+from shoal.apiserver.verbs.watch import terminate_watches
 from shoal.assemble.server.hub_users import hub_user_tokens
 from shoal.dashboard import PATH_SEGMENT as DASHBOARD
 from shoal.dashboard import Dashboard
 from shoal.fleet.tunnel import TunnelRegistry, managed_cluster_route, tunnel_worker
+from shoal.fleet.tunnel.disclosure import Disclosure, PublishedToken
+from shoal.fleet.tunnel.paths import parse_hosted_path
 from shoal.fleet.tunnel.peer_acceptor import PeerAcceptor
 from shoal.fleet.tunnel.peers import HUBS_SEGMENT
+from shoal.kinds.clusterapi.capi import kubeconfig_token
 from shoal.kinds.fleet import infrav1, worker_join
 from shoal.objects.errors import MethodNotSupported, NotFound, Unauthorized
-from shoal.objects.wire import Handler, Request, Response
+from shoal.objects.wire import Answer, Handler, Request, Response
 
 RouteFactory = Callable[[ServerComponents], Mapping[str, ExtraRoute]]
 """Builds the routes after the server's components, because routes need the components and the server needs its
@@ -30,6 +35,8 @@ routes.
 """
 
 MAX_CACHED_ASSIGNMENTS = 16_384
+NO_CLUSTER = "-"
+"""A name that no logical cluster can have."""
 
 
 def no_routes(core: ServerComponents) -> Mapping[str, ExtraRoute]:
@@ -44,12 +51,19 @@ def hub_routes(
     """
 
     def routes(core: ServerComponents) -> Mapping[str, ExtraRoute]:
-        core.cache.resource_cache(infrav1.GROUP, "workers").add_event_handler(ROOT, disconnect_removed_workers(tunnels))
+        core.cache.resource_cache(infrav1.GROUP, "workers").add_event_handler(
+            ROOT, disconnect_removed_workers(core, tunnels)
+        )
         worker_of = AssignedWorkers(core.cache)
         core.paths.hub_user_tokens = hub_user_tokens(tunnels, worker_of)
         found: dict[str, ExtraRoute] = {
             "managedclusters": PassthroughRoute(
-                managed_cluster_route(tunnels, worker_of, keep_hub_credentials(core.authenticator))
+                managed_cluster_route(
+                    tunnels,
+                    worker_of,
+                    keep_hub_credentials(core.authenticator),
+                    Disclosure(unknown_cluster_handler(core), published_token(core.cache), core.clock),
+                )
             ),
             "workers": AuthorizedRoute(tunnels.accept, tunnel_attributes),
             "join": PassthroughRoute(ca_route(ca_file)),
@@ -73,14 +87,52 @@ def keep_hub_credentials(authenticator: Authenticator) -> Callable[[Request], No
     return check
 
 
-def disconnect_removed_workers(tunnels: TunnelRegistry) -> Callable[[CacheEvent], None]:
-    """Returns an event handler that closes the tunnel of a Worker that was deleted or expelled."""
+def unknown_cluster_handler(core: ServerComponents) -> Handler:
+    """Answers requests for stable addresses as the server of a worker answers them for a cluster that does not
+    exist.
+    """
+    chain = HandlerChain(core)
+
+    def handle(request: Request) -> Answer | Awaitable[Answer]:
+        target = parse_hosted_path(request.path)
+        return chain.handle(
+            Request(
+                request.method,
+                f"/clusters/{NO_CLUSTER}{target.rest}",
+                request.query,
+                request.headers,
+                request.body,
+                remote_addr=request.remote_addr,
+                raw_headers=request.raw_headers,
+                original_path=target.path,
+            )
+        )
+
+    return handle
+
+
+def published_token(cache: WatchCache) -> PublishedToken:
+    """Returns a function that returns the token in the kubeconfig Secret of a ManagedCluster, from the server's
+    cache.
+    """
+    secrets = cache.resource_cache("", "secrets")
+
+    def token_of(namespace: str, name: str) -> str:
+        entry = secrets.get(ROOT, namespace, infrav1.kubeconfig_secret_name(name))
+        return kubeconfig_token(entry.object()) if entry is not None else ""
+
+    return token_of
+
+
+def disconnect_removed_workers(core: ServerComponents, tunnels: TunnelRegistry) -> Callable[[CacheEvent], None]:
+    """Returns an event handler that closes the tunnel and the watches of a Worker that was deleted or expelled."""
 
     def handle_worker_event(change: CacheEvent) -> None:
         if change.latest.namespace != infrav1.NAMESPACE:
             return
         if change.new is None or worker_join.is_expelled(change.new.object()):
             tunnels.disconnect(change.latest.name)
+            terminate_watches(core, ROOT, worker_join.user_name(change.latest.name))
 
     return handle_worker_event
 

@@ -10,11 +10,14 @@ import socket
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from shoal.apiserver.audit import AuditConfig as AuditConfig
 from shoal.apiserver.idle import DEFAULT_IDLE_SECONDS as DEFAULT_IDLE_SECONDS
 from shoal.apiserver.registry.bootstrap import APIAddress
-from shoal.assemble.server.api_server import ApiServer, ApiServerSettings, admin_user, worker_user
+from shoal.apiserver.request.info import ROOT
+from shoal.assemble.server.api_server import ApiServer, admin_user, worker_user
+from shoal.assemble.server.api_server_settings import ApiServerSettings
 from shoal.assemble.server.backup_route import backup_routes
 from shoal.assemble.server.cluster_ports import ClusterPorts
 from shoal.assemble.server.embedded_controllers import EmbeddedControllers
@@ -35,15 +38,20 @@ from shoal.assemble.storage.factory import open_store
 from shoal.assemble.storage.shared_ca import SharedCA
 from shoal.assemble.workers.join_tokens import SHORT_TOKEN_SECONDS, create_token
 from shoal.assemble.workers.processes import SupervisingHub, WorkerProcesses
+from shoal.client.egress import Egress, OwnEndpoints
 from shoal.client.rest import Client
 from shoal.clock import Clock, SystemClock
 from shoal.dashboard import Dashboard
 from shoal.fleet.bus.settings import BusSettings
 from shoal.fleet.controllers import EndpointSettings
+from shoal.fleet.join.join_secrets import JoinSecretSettings
 from shoal.fleet.tunnel import TunnelRegistry
 from shoal.fleet.worker.fence.fence import WriteFence
 from shoal.fleet.worker.migration import MigrationSupport
 from shoal.kinds.fleet.endpoint import DEFAULT_RANGE, PortRange
+from shoal.kinds.limits import DEFAULT_LIMITS, UNLIMITED, ClusterLimits
+from shoal.kinds.rbac.loop_accounts import CLUSTER_LOOPS, user_of
+from shoal.objects.egress import EgressSettings
 from shoal.store.fencing import GuardedStore
 from shoal.store.sqlite.file import FILE_NAME
 from shoal.sync.controllers import SyncSettings
@@ -72,6 +80,9 @@ class ShoalServerSettings:
     """False for a worker's server, which runs no hub controllers."""
     idle_seconds: float = DEFAULT_IDLE_SECONDS
     """A logical cluster without requests becomes idle after this time."""
+    cluster_limits: ClusterLimits = DEFAULT_LIMITS
+    """Limits of logical clusters that do not specify theirs."""
+    root_limits: ClusterLimits = UNLIMITED
     bus: BusSettings = field(default_factory=BusSettings)
     """How the hub communicates with its workers."""
     sync: SyncSettings = field(default_factory=SyncSettings)
@@ -84,8 +95,14 @@ class ShoalServerSettings:
     """Seconds it keeps serving after the stop signal, while /readyz fails."""
     cluster_ports: PortRange = DEFAULT_RANGE
     """The ports of a hub that clusters may have as addresses of their own."""
+    egress: EgressSettings = field(default_factory=EgressSettings)
+    """Which addresses objects may name."""
     worker_image: str = ""
     """The image in the clusters of Workers with infrastructure kind; empty: that of the release."""
+    outside_loops: frozenset[str] = frozenset()
+    """The loops of a hub that `shoal controllers` runs."""
+    join_secrets: JoinSecretSettings | None = None
+    """The Secrets with which workers beside the hub join."""
 
 
 class ShoalServer:
@@ -121,7 +138,8 @@ class ShoalServer:
         self._shutdown_delay = shutdown_delay
         self.shared_ca: SharedCA | None = None
         """Set if the store keeps a shared certificate authority."""
-        self._tasks: list[asyncio.Task[None]] = []
+        own_endpoints = server.settings.egress.own_endpoints
+        self._tasks = [asyncio.create_task(own_endpoints.run(), name="own endpoints")]
         if opened_store.metadata is not None:
             self.shared_ca = SharedCA(directory.path, opened_store.metadata, server.core.clock)
             self._tasks.append(asyncio.create_task(self.shared_ca.run(), name="shared authority"))
@@ -137,6 +155,7 @@ class ShoalServer:
             fence = None if settings.is_hub else WriteFence((settings.clock or SystemClock()).since_boot)
             pki = directory.path / "pki"
             hub_peers = HubPeers(pki, tunnels) if settings.is_hub and opened_store.is_shared else None
+            egress = Egress(settings.egress, _own_endpoints(settings))
             peer_acceptor = hub_peers.acceptor if hub_peers is not None else None
             other_routes = (
                 hub_routes(tunnels, pki / "ca.crt", dashboard, peer_acceptor) if settings.is_hub else no_routes
@@ -152,7 +171,11 @@ class ShoalServer:
                     audit=settings.audit,
                     root_profile=settings.root_profile,
                     idle_seconds=settings.idle_seconds,
+                    cluster_limits=settings.cluster_limits,
+                    root_limits=settings.root_limits,
                     idle_connection_grace=IDLE_CONNECTION_GRACE if settings.shutdown_delay else 0.0,
+                    egress=egress,
+                    outside_controllers=frozenset(map(user_of, settings.outside_loops & CLUSTER_LOOPS)),
                     routes=backup_routes(opened_store.open_snapshot, directory.path, other_routes),
                 ),
                 GuardedStore(opened_store.store, fence.check_write) if fence is not None else opened_store.store,
@@ -201,13 +224,20 @@ class ShoalServer:
             worker_processes=worker_processes,
             worker_image=settings.worker_image,
             endpoints=EndpointSettings(server.settings.advertised_host, settings.cluster_ports),
+            egress=egress.policy_for(ROOT),
+            limit_usage=server.limit_usage,
+            outside_loops=settings.outside_loops,
+            join_secrets=settings.join_secrets,
+            server_name=lambda: server.server_name,
         )
+        server.notices["controllers"] = controllers.error
         cluster_ports = ClusterPorts(server, tunnels, settings.cluster_ports) if settings.is_hub else None
         if cluster_ports is not None:
             cluster_ports.start()
         if hub_peers is not None:
             host = settings.peer_advertise_ip or ("" if settings.host in ("0.0.0.0", "::") else settings.host)
             url = APIAddress(host or server.settings.advertised_host, server.port).url
+            egress.own_endpoints.add(host, server.port)
             hub_peers.start(server, controllers.client(server.transport(), HUB_PEERS_ACCOUNT), url)
         return cls(
             directory,
@@ -273,6 +303,17 @@ def _listen_error(error: BaseException) -> str:
     return message.partition(" (while")[0].lower() if is_bind_error else ""
 
 
+def _own_endpoints(settings: ShoalServerSettings) -> OwnEndpoints:
+    """Where the server listens, and the servers that it uses. The port of its API is added when it is known."""
+    endpoints = OwnEndpoints()
+    for server in (*settings.store.servers, *settings.bus.servers):
+        url = urlsplit(server if "://" in server else f"//{server}")
+        endpoints.add(url.hostname or "", url.port or 0)
+    if settings.is_hub:
+        endpoints.ports.update(range(settings.cluster_ports.first, settings.cluster_ports.last + 1))
+    return endpoints
+
+
 def _store_size(directory: Path) -> float:
     return float(sum(file.stat().st_size for file in directory.glob(f"{FILE_NAME}*")))
 
@@ -287,5 +328,7 @@ def _new_worker_processes(
         return await create_token(client, clock.now(), SHORT_TOKEN_SECONDS, worker=worker)
 
     authority, encryption = server.authority.certificate.decode(), settings.store.encryption_only
-    hub = SupervisingHub(server.url, authority, token, settings.idle_seconds, encryption)
+    hub = SupervisingHub(
+        server.url, authority, token, settings.idle_seconds, encryption, settings.cluster_limits, settings.egress
+    )
     return WorkerProcesses(directory.path / "workers", hub, clock)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from shoal.assemble.server.hub_users import HubUserTokenIssuer
+from shoal.assemble.server.kind_clusters import KindClusters
+from shoal.assemble.server.kind_support import new_kind_support
 from shoal.assemble.server.process import run_until_stopped, stop_on_stdin_close
 from shoal.assemble.server.shoal_server import DEFAULT_IDLE_SECONDS, ShoalServer, ShoalServerSettings
 from shoal.assemble.storage.config import StoreSettings
@@ -29,9 +32,13 @@ from shoal.fleet.tunnel.raw_connection import SocketHandler
 from shoal.fleet.worker.identity.renewal import CertificateRenewer
 from shoal.fleet.worker.settings import WorkerSettings
 from shoal.kinds.fleet import infrav1
+from shoal.kinds.limits import DEFAULT_LIMITS, ClusterLimits
 from shoal.kinds.versions import KUBERNETES_VERSION
+from shoal.objects.egress import EgressSettings
 from shoal.objects.errors import StoreError
 from shoal.runtime.manager import Runnable, run_manager
+
+Object = dict[str, Any]
 
 REFRESH_SECONDS = 600.0
 
@@ -43,15 +50,23 @@ class WorkerOptions:
     hub_target: HubTarget
     data_dir: Path
     name: str
-    capacity: int = 100
-    location: str = ""
+    capacity: int | None = None
+    location: str | None = None
+    """None: as its Worker says."""
     host: str = "127.0.0.1"
     port: int = 0
     store: StoreSettings = field(default_factory=StoreSettings)
     idle_seconds: float = DEFAULT_IDLE_SECONDS
     bus: BusSettings = field(default_factory=BusSettings)
+    egress: EgressSettings = field(default_factory=EgressSettings)
     is_supervised: bool = False
     """Run by a hub: it ends when its standard input is closed, and its Worker object describes it."""
+    cluster_limits: ClusterLimits = DEFAULT_LIMITS
+    """Limits of hosted clusters that do not specify theirs."""
+    kind_images: Mapping[str, str] | None = None
+    """Node images of kind clusters by release. None: it provides no kind clusters."""
+    on_registered: Callable[[Object, Object], None] = lambda before, after: None
+    """Called when it has registered, with its Worker before and after its flags were applied."""
 
 
 class HubCARefresher:
@@ -76,6 +91,7 @@ class WorkerServer:
         self._hub = hub
         self._tasks: list[asyncio.Task[None]] = []
         self._unregister: Callable[[], None] = _no_op
+        self._kind_clusters: KindClusters | None = None
 
     @classmethod
     async def start(
@@ -94,14 +110,19 @@ class WorkerServer:
         """
         worker = cls(shoal, hub)
         shoal.server.address.hub_url = settings.hub_url
-        handler, user_tokens = shoal.server.app.handle, HubUserTokenIssuer(shoal.server.core)
+        handler, kind_clusters = shoal.server.app.handle, KindClusters(shoal.server.core, shoal.server.app.handle)
+        worker._kind_clusters, user_tokens = kind_clusters, HubUserTokenIssuer(shoal.server.core, kind_clusters)
 
         async def connect_hosted(target: HostedPath) -> SocketHandler:
             return await shoal.server.cluster_addresses.socket_handler(target.logical_cluster)
 
         if isinstance(hub_link, TunnelRegistry):
             worker._unregister = hub_link.register(
-                settings.name, handler, connector=connect_hosted, hub_requests=user_tokens.handle
+                settings.name,
+                handler,
+                connector=connect_hosted,
+                hub_requests=user_tokens.handle,
+                foreign_clusters=kind_clusters.handler_for,
             )
 
         link_metrics = LinkMetrics(clock)
@@ -109,6 +130,8 @@ class WorkerServer:
             shoal.server.metrics.counter(*series)
         for series in link_metrics.gauges():
             shoal.server.metrics.gauge(*series)
+
+        shoal.server.notices["bus"] = link_metrics.error
 
         def new_controllers() -> list[Runnable]:
             local_client = shoal.controller_client("worker-agent")
@@ -126,6 +149,7 @@ class WorkerServer:
                     settings.name,
                     connector=connect_hosted,
                     hub_requests=user_tokens.handle,
+                    foreign_clusters=kind_clusters.handler_for,
                 )
                 controllers.append(agent)
             return controllers
@@ -143,6 +167,8 @@ class WorkerServer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._hub.close()
+        if self._kind_clusters is not None:
+            await self._kind_clusters.close()
         await self.shoal.stop()
 
 
@@ -156,14 +182,25 @@ def worker_server_settings(
     port: int = 0,
     store: StoreSettings | None = None,
     idle_seconds: float = DEFAULT_IDLE_SECONDS,
+    cluster_limits: ClusterLimits = DEFAULT_LIMITS,
+    egress: EgressSettings | None = None,
 ) -> ShoalServerSettings:
     """Settings of a worker's own server: its root is a management cluster, not a hub."""
     return ShoalServerSettings(
-        data_dir, host, port, store=store or StoreSettings(), is_hub=False, idle_seconds=idle_seconds
+        data_dir,
+        host,
+        port,
+        store=store or StoreSettings(),
+        is_hub=False,
+        idle_seconds=idle_seconds,
+        cluster_limits=cluster_limits,
+        egress=egress or EgressSettings(),
     )
 
 
-def worker_settings(name: str, capacity: int, location: str, hub: RESTConfig, infrastructure: str) -> WorkerSettings:
+def worker_settings(
+    name: str, capacity: int | None, location: str | None, hub: RESTConfig, infrastructure: str
+) -> WorkerSettings:
     """`hub` is how clients reach the hub."""
     url = f"https://{urlsplit(hub.server).netloc}"
     return WorkerSettings(
@@ -181,7 +218,15 @@ def run_worker(options: WorkerOptions, on_ready: Callable[[WorkerServer], None])
         await check_bus(options.bus, options.name)
         where, stored = options.data_dir, options.store
         shoal = await ShoalServer.start(
-            worker_server_settings(where, options.host, options.port, stored, options.idle_seconds)
+            worker_server_settings(
+                where,
+                options.host,
+                options.port,
+                stored,
+                options.idle_seconds,
+                options.cluster_limits,
+                options.egress,
+            )
         )
         try:
             worker = await _start_joined_worker(options, shoal, SystemClock())
@@ -203,6 +248,8 @@ async def _start_joined_worker(options: WorkerOptions, shoal: ShoalServer, clock
     hub = new_client(endpoint, "shoal-worker")
     infrastructure = infrav1.PROCESS_WORKER if options.is_supervised else infrav1.EXTERNAL_WORKER
     settings = worker_settings(name, options.capacity, options.location, endpoint, infrastructure)
+    kind = new_kind_support(options.kind_images) if options.kind_images is not None else None
+    settings = replace(settings, on_registered=options.on_registered, kind=kind)
 
     def certificate_renewal() -> list[Runnable]:
         renewer = CertificateRenewer(hub, clock, name, store, member.certificate, member.save_certificate)

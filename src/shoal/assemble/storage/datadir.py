@@ -38,8 +38,7 @@ class DataDir:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.chmod(0o700)
+        make_private_directory(path)
         self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -117,6 +116,12 @@ def read_loopback_url(directory: Path) -> str:
         return (directory / LOOPBACK_URL_FILE).read_text().strip()
     except OSError:
         return ""
+
+
+def make_private_directory(path: Path) -> None:
+    """Only the owner may enter it, also if it existed before."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.chmod(0o700)
 
 
 def write_private_file(path: Path, text: str) -> None:

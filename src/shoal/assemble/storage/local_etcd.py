@@ -14,7 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
-from shoal.assemble.storage.datadir import DataDirError
+from shoal.assemble.storage.datadir import DataDirError, write_private_file
 
 log = logging.getLogger("shoal.store")
 
@@ -96,7 +96,8 @@ class LocalEtcd:
     async def _launch(self) -> None:
         for name in (CLIENT_SOCKET, PEER_SOCKET):
             (self._directory / name).unlink(missing_ok=True)
-        with (self._directory / "etcd.log").open("ab") as output:
+        log_file = os.open(self._directory / "etcd.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(log_file, "ab") as output:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command(),
                 cwd=self._directory,
@@ -106,7 +107,7 @@ class LocalEtcd:
                 preexec_fn=_die_with_parent if sys.platform == "linux" else None,
                 start_new_session=True,
             )
-        (self._directory / "pid").write_text(f"{self._process.pid}\n")
+        write_private_file(self._directory / "pid", f"{self._process.pid}\n")
         await self._wait_healthy()
 
     def _command(self) -> list[str]:

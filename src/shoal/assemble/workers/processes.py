@@ -20,11 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shoal.assemble.storage.config import StoreSettings
-from shoal.assemble.storage.datadir import HUB_KUBECONFIG, write_private_file
+from shoal.assemble.storage.datadir import HUB_KUBECONFIG, make_private_directory, write_private_file
 from shoal.assemble.workers.join_tokens import ca_cert_hash
 from shoal.clock import Clock
 from shoal.fleet.workerprocesses.decide import failures_after
 from shoal.fleet.workerprocesses.interface import ProcessState
+from shoal.kinds.limits import DEFAULT_LIMITS, ClusterLimits, format_limits
+from shoal.objects.egress import EgressSettings
 from shoal.telemetry import logs, tracing
 
 OWNER_FILE, LOG_FILE = "worker-uid", "worker.log"
@@ -49,6 +51,10 @@ class SupervisingHub:
     idle_seconds: float
     store_encryption: StoreSettings = field(default_factory=StoreSettings)
     """How the stores of the workers are encrypted."""
+    cluster_limits: ClusterLimits = DEFAULT_LIMITS
+    """Limits of hosted clusters that do not specify theirs."""
+    egress: EgressSettings = field(default_factory=EgressSettings)
+    """Which addresses objects of their clusters may name."""
 
 
 class _WorkerChild:
@@ -61,7 +67,7 @@ class WorkerProcesses:
     def __init__(self, root: Path, hub: SupervisingHub, clock: Clock) -> None:
         """`root` holds the data directories."""
         self._root, self._hub, self._clock = root, hub, clock
-        root.mkdir(mode=0o700, exist_ok=True)
+        make_private_directory(root)
         self.id = _place_id(root)
         for left in root.glob(".removed-*"):
             shutil.rmtree(left, ignore_errors=True)
@@ -120,7 +126,9 @@ class WorkerProcesses:
             *(sys.executable, "-P", "-m", "shoal.cli.main", "worker", "--supervised", "--name", name),
             *("--hub", hub.url, "--ca-hash", ca_cert_hash(hub.authority)),
             *("--data-dir", str(directory), "--idle-seconds", str(hub.idle_seconds)),
+            *("--cluster-limits", format_limits(hub.cluster_limits)),
             *_encryption_flags(hub.store_encryption),
+            *_egress_flags(hub.egress),
             *_telemetry_flags(),
         ]
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -184,6 +192,10 @@ def _encryption_flags(store: StoreSettings) -> list[str]:
         return []
     kinds = ",".join(store.encrypted_kinds) or "none"
     return ["--encryption-key-file", str(Path(store.encryption_key_file).absolute()), "--encrypted-kinds", kinds]
+
+
+def _egress_flags(egress: EgressSettings) -> list[str]:
+    return ["--allow-egress", ",".join(map(str, egress.allowed))] if egress.allowed else []
 
 
 def _telemetry_flags() -> list[str]:

@@ -87,7 +87,7 @@ class MachineDeploymentReconciler:
             machine_sets=sets,
             machines=[machine for each in sets for machine in informers.controlled_by(informers.machines, each)],
             orphans=informers.orphans(informers.machine_sets, deployment),
-            has_template=informers.resolve_reference(namespace, reference) is not None,
+            missing_template=informers.missing_template(namespace, reference),
         )
 
     def _decide(self, snapshot: MachineDeploymentSnapshot) -> MachineDeploymentDecision:

@@ -42,7 +42,8 @@ class MachineDeploymentSnapshot:
     """Controlled MachineSets, deleting ones included."""
     machines: Sequence[Object] = ()
     """Machines of those MachineSets."""
-    has_template: bool = True
+    missing_template: str = ""
+    """Why no Machine can be made of its infrastructure template."""
     orphans: Sequence[Object] = ()
     """MachineSets of its Cluster without a controller."""
 
@@ -190,6 +191,6 @@ def _seconds_to_rollout_after(deployment: Object, now: float) -> float | None:
 
 def _status(snapshot: MachineDeploymentSnapshot, now_rfc3339: str) -> Object | None:
     new = machine_deployment_status(
-        snapshot.deployment, snapshot.machine_sets, snapshot.machines, snapshot.has_template, now_rfc3339
+        snapshot.deployment, snapshot.machine_sets, snapshot.machines, snapshot.missing_template, now_rfc3339
     )
     return None if new is snapshot.deployment else new

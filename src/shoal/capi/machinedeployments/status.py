@@ -31,7 +31,7 @@ Object = dict[str, Any]
 
 
 def machine_deployment_status(
-    deployment: Object, machine_sets: Sequence[Object], machines: Sequence[Object], has_template: bool, now: str
+    deployment: Object, machine_sets: Sequence[Object], machines: Sequence[Object], missing_template: str, now: str
 ) -> Object:
     """The MachineDeployment with its desired status; the identical object if nothing changes."""
     spec, deleting = deployment["spec"], is_deleting(deployment)
@@ -41,7 +41,6 @@ def machine_deployment_status(
         for field in ("replicas", "readyReplicas", "availableReplicas", "upToDateReplicas")
     }
     desired = 0 if deleting else int(spec.get("replicas", 1))
-    missing_template = "" if has_template else f"{spec['template']['spec']['infrastructureRef']['kind']} does not exist"
     conditions = [
         _available_condition(deployment, counts["availableReplicas"]),
         _rolling_out_condition(machines),

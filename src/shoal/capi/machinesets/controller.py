@@ -87,11 +87,13 @@ class MachineSetReconciler:
         informers, namespace = self._informers, machine_set["metadata"]["namespace"]
         machines = informers.controlled_by(informers.machines, machine_set)
         spec = machine_set["spec"]
+        reference = spec["template"]["spec"]["infrastructureRef"]
         return MachineSetSnapshot(
             machine_set=machine_set,
             cluster=informers.clusters.get(("", namespace, spec["clusterName"])),
             machines=machines,
-            template=informers.resolve_reference(namespace, spec["template"]["spec"]["infrastructureRef"]),
+            template=informers.resolve_reference(namespace, reference),
+            missing_template=informers.missing_template(namespace, reference),
             machines_with_infrastructure=frozenset(
                 machine["metadata"]["name"]
                 for machine in machines

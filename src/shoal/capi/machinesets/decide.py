@@ -55,7 +55,7 @@ from shoal.kinds.clusterapi.capi import (
 from shoal.objects.conditions import condition_is
 
 
-def machine_set_status(machine_set: Object, machines: Sequence[Object], has_template: bool, now: str) -> Object:
+def machine_set_status(machine_set: Object, machines: Sequence[Object], missing_template: str, now: str) -> Object:
     """The MachineSet with its desired status; the identical object if nothing changes."""
     deleting = is_deleting(machine_set)
     desired = 0 if deleting else int(machine_set["spec"].get("replicas", 1))
@@ -67,8 +67,6 @@ def machine_set_status(machine_set: Object, machines: Sequence[Object], has_temp
         "upToDateReplicas": count_with_condition(machines, "UpToDate"),
         "versions": version_counts(machines),
     }
-    kind = machine_set["spec"]["template"]["spec"]["infrastructureRef"]["kind"]
-    missing_template = "" if has_template else f"{kind} does not exist"
     conditions = [
         scaling_up_condition(len(machines), desired, "" if deleting else missing_template),
         scaling_down_condition(len(machines), desired),
@@ -124,6 +122,8 @@ class MachineSetSnapshot:
     machines: Sequence[Object]
     """Controlled Machines, deleting ones included."""
     template: Object | None
+    missing_template: str = ""
+    """Why no Machine can be made of its infrastructure template."""
     machines_with_infrastructure: frozenset[str] = frozenset()
     """Names of its Machines whose infrastructure object exists."""
     reserved_names: frozenset[str] = frozenset()
@@ -184,7 +184,7 @@ def decide(snapshot: MachineSetSnapshot, now: str) -> MachineSetDecision:
 
 
 def _status(snapshot: MachineSetSnapshot, now: str) -> Object | None:
-    new = machine_set_status(snapshot.machine_set, snapshot.machines, snapshot.template is not None, now)
+    new = machine_set_status(snapshot.machine_set, snapshot.machines, snapshot.missing_template, now)
     return None if new is snapshot.machine_set else new
 
 

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.assemble.storage.datadir import default_data_dir
+from shoal.cli.notify import notify_ready
 from shoal.cli.options.store import STORE_OPTIONS, store_settings
 from shoal.cli.options.telemetry import telemetry_options
 from shoal.cli.progress import progress
 from shoal.kinds.fleet.endpoint import DEFAULT_RANGE, PortRange, parse_port_range
 from shoal.kinds.fleet.logicalcluster import DEFAULT_IDLE_SECONDS
+from shoal.kinds.limits import DEFAULT_LIMITS, UNLIMITED, ClusterLimits, parse_limits
 from shoal.kinds.workload.workloadcluster import DEFAULT_RESOURCES
 from shoal.objects.duration import parse_duration
+from shoal.objects.egress import EgressSettings, parse_networks
 from shoal.objects.names import is_dns1123_subdomain
 from shoal.telemetry.logs import print_message
 
@@ -29,6 +32,51 @@ idle_option = click.option(
     default=DEFAULT_IDLE_SECONDS,
     show_default=True,
     help="Seconds without requests after which a logical cluster is evicted from memory.",
+)
+
+
+def _parse_cluster_limits(context: click.Context, option: click.Parameter, value: str) -> ClusterLimits:
+    return _parse_limits(value, DEFAULT_LIMITS)
+
+
+def _parse_root_limits(context: click.Context, option: click.Parameter, value: str) -> ClusterLimits:
+    return _parse_limits(value, UNLIMITED)
+
+
+def _parse_limits(value: str, defaults: ClusterLimits) -> ClusterLimits:
+    try:
+        return parse_limits(value, defaults)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+cluster_limits_option = click.option(
+    "--cluster-limits",
+    callback=_parse_cluster_limits,
+    default="objects=100000,bytes=256Mi,watches=2000,connections=2000,history=64Mi",
+    show_default=True,
+    envvar="SHOAL_CLUSTER_LIMITS",
+    metavar="LIMITS",
+    help="Limits of logical clusters other than root whose spec.limits does not set them; none means no limit. "
+    "[$SHOAL_CLUSTER_LIMITS]",
+)
+
+
+def _parse_egress(context: click.Context, option: click.Parameter, value: str) -> EgressSettings:
+    try:
+        return EgressSettings(parse_networks(value))
+    except ValueError as error:
+        raise click.BadParameter(f"{error}: give networks such as 10.0.0.0/8,fd00::/8") from None
+
+
+egress_option = click.option(
+    "--allow-egress",
+    "egress",
+    callback=_parse_egress,
+    default="",
+    envvar="SHOAL_ALLOW_EGRESS",
+    metavar="CIDR,…",
+    help="Further networks that webhooks and kubeconfigs of all logical clusters may name. [$SHOAL_ALLOW_EGRESS]",
 )
 
 
@@ -142,6 +190,17 @@ _SERVE_OPTIONS = (
     *_BUS_OPTIONS,
     *_SYNC_OPTIONS,
     idle_option,
+    cluster_limits_option,
+    click.option(
+        "--root-limits",
+        callback=_parse_root_limits,
+        default="",
+        envvar="SHOAL_ROOT_LIMITS",
+        metavar="LIMITS",
+        help="Limits of the logical cluster root, such as objects=1000000; without it there are none. "
+        "[$SHOAL_ROOT_LIMITS]",
+    ),
+    egress_option,
     click.option(
         "--shutdown-delay-duration",
         "shutdown_delay",
@@ -208,6 +267,9 @@ def serve(
     bus: str = "watch",
     bus_creds: Path | None = None,
     idle_seconds: float = DEFAULT_IDLE_SECONDS,
+    cluster_limits: ClusterLimits = DEFAULT_LIMITS,
+    root_limits: ClusterLimits = UNLIMITED,
+    egress: EgressSettings,
     sync_mode: str = "push",
     resources_to_sync: str = ",".join(DEFAULT_RESOURCES),
     auto_publish_apis: bool = True,
@@ -218,10 +280,13 @@ def serve(
     cluster_ports: PortRange = DEFAULT_RANGE,
     shutdown_delay: float = 0.0,
     peer_advertise_ip: str = "",
+    outside_loops: frozenset[str] = frozenset(),
+    join_secrets: Path | None = None,
     **store: Any,
 ) -> None:
     # The server takes a second to load, and help does not need it.
     from shoal.assemble.server.hub import AuditConfig, ShoalServerSettings, SyncSettings, run_hub  # noqa: PLC0415
+    from shoal.assemble.workers.join_secret_file import join_secret_settings  # noqa: PLC0415
 
     store_config, bus_config = store_settings(**store), parse_bus(bus, bus_creds)
     host, port = parse_listen_address(listen)
@@ -242,18 +307,24 @@ def serve(
         tls_sans=tls_sans,
         peer_advertise_ip=peer_advertise_ip,
         idle_seconds=idle_seconds,
+        cluster_limits=cluster_limits,
+        root_limits=root_limits,
+        egress=egress,
         bus=bus_config,
         sync=SyncSettings(_split_names(resources_to_sync), auto_publish_apis, sync_mode),
         run_worker_processes=worker_processes,
         worker_image=worker_image,
         cluster_ports=cluster_ports,
         shutdown_delay=shutdown_delay,
+        outside_loops=outside_loops,
+        join_secrets=join_secret_settings(join_secrets) if join_secrets is not None else None,
     )
     with progress("starting") as starting:
 
         def on_ready(started: ShoalServer) -> None:
             starting.finish()
             print_ready(started)
+            notify_ready()
 
         run_hub(settings, on_ready, workers)
 

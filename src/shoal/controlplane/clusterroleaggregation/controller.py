@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
-from shoal.kinds.rbac.rbac import GROUP, aggregate_rules
+from shoal.kinds.rbac.rbac import GROUP, aggregation_steps
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller
 from shoal.runtime.informer import Informer
 
 
-def roles_to_update(roles: Sequence[Object]) -> list[Object]:
-    """Returns the roles of one cluster to update, with their new rules. A role that aggregates another updated role is
-    corrected by the next reconcile.
+def roles_to_update(roles: Sequence[Object]) -> Iterator[Object | None]:
+    """Yields the roles of one cluster to update, with their new rules, and None after each small step without one. A
+    role that aggregates another updated role is corrected by the next reconcile.
     """
-    result = []
     for role in roles:
         if role.get("aggregationRule") is None or "deletionTimestamp" in role["metadata"]:
             continue
-        rules = aggregate_rules(role, roles)
+        rules = yield from aggregation_steps(role, roles)
         if rules != (role.get("rules") or []):
-            result.append({**role, "rules": rules})
-    return result
+            yield {**role, "rules": rules}
 
 
 Object = dict[str, Any]
@@ -53,6 +52,9 @@ class ClusterRoleAggregationReconciler:
         try:
             roles, _ = await client.list_all(CLUSTER_ROLES)
             for role in roles_to_update(roles):
-                await client.update(CLUSTER_ROLES, role)
+                if role is not None:
+                    await client.update(CLUSTER_ROLES, role)
+                else:
+                    await asyncio.sleep(0)
         except NotFound:
             return  # the role or its cluster was deleted: either triggers its own event

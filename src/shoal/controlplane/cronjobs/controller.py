@@ -91,15 +91,17 @@ class CronJobReconciler:
         """Returns the uids of active Jobs that no longer exist. They are read from the server because an informer may
         lag.
         """
-        cached_uids, missing = {job["metadata"]["uid"] for job in jobs}, set[str]()
+        cached = {(job["metadata"]["uid"], job["metadata"]["name"]) for job in jobs}
+        missing = set[str]()
         for one in (cron_job.get("status") or {}).get("active") or ():
-            if one.get("uid") not in cached_uids:
+            if (one.get("uid"), one.get("name")) not in cached:
                 try:
-                    job = await client.get(JOBS, one["name"], cron_job["metadata"]["namespace"])
+                    # References that a client wrote may have no name, or one that no Job can have.
+                    job = await client.get(JOBS, one.get("name") or "-", cron_job["metadata"]["namespace"])
                 except NotFound:
                     job = None
                 if job is None or job["metadata"]["uid"] != one.get("uid"):
-                    missing.add(one.get("uid", ""))
+                    missing.add(one.get("uid") or "")
         return missing
 
     async def _start_job(self, client: Client, key: Key, cron_job: Object, decision: CronJobDecision) -> Object:

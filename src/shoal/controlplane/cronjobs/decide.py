@@ -215,7 +215,7 @@ def with_active_job(status: Object, job: Object, schedule_time: str) -> Object:
 def without_active_jobs(status: Object, uids: Iterable[str]) -> Object:
     """Returns the status without these Jobs among the active ones."""
     removed, active = {*uids}, status.get("active") or ()
-    remaining = [one for one in active if one.get("uid") not in removed]
+    remaining = [one for one in active if (one.get("uid") or "") not in removed]
     if len(remaining) == len(active):
         return status
     return {field: value for field, value in status.items() if field != "active"} | (
@@ -226,7 +226,7 @@ def without_active_jobs(status: Object, uids: Iterable[str]) -> Object:
 def _observed_status(cron_job: Object, jobs: list[Object], missing: set[str]) -> tuple[Object, list[CronJobEvent]]:
     """Returns the status after the observed outcome of its Jobs, and the Events for it."""
     status: Object = dict(cron_job.get("status") or {})
-    active = {one.get("uid"): one for one in status.get("active") or ()}
+    active = {one.get("uid") or "": one for one in status.get("active") or ()}
     events: list[CronJobEvent] = []
     for job in jobs:
         uid, name, end = job["metadata"]["uid"], job["metadata"]["name"], finished_condition(job)

@@ -23,20 +23,25 @@ from shoal.controlplane.csrsigning.decide import (
     validation_error,
     with_certificate,
     with_failed_condition,
+    worker_error,
+    worker_name,
 )
 from shoal.kinds.certificates.pem import not_after, parse_request
+from shoal.kinds.fleet import infrav1, worker_join
 from shoal.kinds.fleet.logicalcluster import GROUP, PLURAL, VERSION
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller, new_kind_controller
 from shoal.runtime.informer import Informer
 
 Object = dict[str, Any]
-CertificateSigner = Callable[[bytes, str, str, float, Sequence[str]], Awaitable[bytes]]
-"""Arguments: CSR as PEM, logical cluster, its uid, seconds, usages. Returns a certificate of the cluster's authority
-as PEM. Raises ValueError for an unsound request.
+CertificateSigner = Callable[[bytes, str, str, float, Sequence[str], Sequence[str]], Awaitable[bytes]]
+"""Arguments: CSR as PEM, logical cluster, its uid, seconds, usages, URIs. Returns a certificate of the cluster's
+authority as PEM. Raises ValueError for an unsound request.
 """
 
 LOGICAL_CLUSTERS = GroupVersionResource(GROUP, VERSION, PLURAL, namespaced=False)
+WORKERS = GroupVersionResource(infrav1.GROUP, infrav1.VERSION, "workers")
+ROOT = "root"
 NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
 NODE_GRACE_SECONDS, NODE_POLL_SECONDS = 300.0, 5.0
 """How long a serving certificate waits for the addresses of its Node, and how often they are read."""
@@ -59,7 +64,7 @@ class CSRSigningReconciler:
         try:
             csr = await client.get(CSRS, name)
             if needs_signing(csr):
-                logical_cluster = await self._client.in_cluster("root").get(LOGICAL_CLUSTERS, cluster)
+                logical_cluster = await self._client.in_cluster(ROOT).get(LOGICAL_CLUSTERS, cluster)
                 signed = await self._sign_or_fail(csr, cluster, logical_cluster["metadata"]["uid"])
                 if signed is None:
                     return NODE_POLL_SECONDS
@@ -86,8 +91,13 @@ class CSRSigningReconciler:
                 reject_reason = serving_names_error(subject, await self._get_node(cluster, node_of(subject)))
                 if reject_reason and self._clock.now() < approval_time(csr) + NODE_GRACE_SECONDS:
                     return None
+            uris: list[str] = []
+            if not reject_reason and spec["signerName"] == worker_join.SIGNER_NAME and cluster == ROOT:
+                worker = await self._get_worker(worker_name(subject))
+                reject_reason = worker_error(csr, subject, worker)
+                uris += [worker_join.worker_uri(worker["metadata"]["uid"])] if worker is not None else []
             if not reject_reason:
-                certificate = await self._sign(request, cluster, uid, duration_of(csr), usages)
+                certificate = await self._sign(request, cluster, uid, duration_of(csr), usages, uris)
                 return with_certificate(csr, base64.b64encode(certificate).decode())
         except ValueError as error:
             reject_reason = f"the request cannot be signed: {error}"
@@ -96,6 +106,12 @@ class CSRSigningReconciler:
     async def _get_node(self, cluster: str, name: str) -> Object | None:
         try:
             return await self._client.in_cluster(cluster).get(NODES, name)
+        except NotFound:
+            return None
+
+    async def _get_worker(self, name: str) -> Object | None:
+        try:
+            return await self._client.in_cluster(ROOT).get(WORKERS, name, infrav1.NAMESPACE)
         except NotFound:
             return None
 

@@ -105,6 +105,27 @@ def serving_names_error(subject: CSRSubject, node: Object | None) -> str:
     return f'{strange[0]} is not an address of node "{node_of(subject)}"' if strange else ""
 
 
+def worker_name(subject: CSRSubject) -> str:
+    """Returns the name of the Worker of a worker's request."""
+    return subject.common_name.removeprefix(worker_join.USER_PREFIX)
+
+
+def worker_error(csr: Object, subject: CSRSubject, worker: Object | None) -> str:
+    """Returns why a worker gets no certificate for its Worker; empty if it gets one. A worker that renews its
+    certificate gets one for the Worker that the current certificate is bound to, and for no later one.
+    """
+    name = worker_name(subject)
+    if worker is None:
+        return f'worker "{name}" does not exist'
+    if worker_join.is_expelled(worker):
+        return f'worker "{name}" was expelled'
+    spec = csr["spec"]
+    renews = bool(worker_join.worker_of(spec.get("username") or "", spec.get("groups") or ()))
+    if renews and spec.get("uid") and spec["uid"] != worker["metadata"]["uid"]:
+        return f'the request is of an earlier worker "{name}"'
+    return ""
+
+
 def _is_ip_address(name: str) -> bool:
     try:
         ip_address(name)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.controlplane.deployments import scaling, status
-from shoal.controlplane.deployments.replicasets import ReplicaSetDraft
 from shoal.kinds.apps.deployment import REVISION, UNLIMITED, is_rolling, replicas_of, revision_of, with_condition
+from shoal.kinds.apps.replicaset_draft import ReplicaSetDraft
 
 Object = dict[str, Any]
 

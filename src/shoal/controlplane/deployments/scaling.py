@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from shoal.controlplane.deployments.replicasets import ReplicaSetDraft, age_key
 from shoal.kinds.apps.deployment import (
     DESIRED_REPLICAS,
     MAX_REPLICAS,
@@ -17,6 +16,7 @@ from shoal.kinds.apps.deployment import (
     max_unavailable,
     replicas_of,
 )
+from shoal.kinds.apps.replicaset_draft import ReplicaSetDraft, age_key
 
 Object = dict[str, Any]
 

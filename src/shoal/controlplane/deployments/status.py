@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.controlplane.deployments.replicasets import ReplicaSetDraft
 from shoal.controlplane.deployments.scaling import available_replicas
 from shoal.kinds.apps.deployment import UNLIMITED, max_unavailable, replicas_of, with_condition, without_condition
+from shoal.kinds.apps.replicaset_draft import ReplicaSetDraft
 from shoal.objects.conditions import get_condition
 from shoal.objects.duration import parse_time
 

@@ -6,6 +6,7 @@ be entered or any other failure is unknown, and nothing is deleted because of it
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from shoal.client.rest import Client, GroupVersionResource
@@ -22,18 +23,20 @@ class LiveOwners:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._resources: dict[tuple[str, str, str], GroupVersionResource] = {}
-        self._absent: set[Owner] = set()
+        self._absent: dict[Owner, None] = {}
         """A uid returns only if its whole cluster is restored, and then its dependents arrive as new objects: see
         `forget`.
         """
 
     def forget(self, owner: Owner) -> None:
         """Forgets that the owner was absent: a new object references it."""
-        self._absent.discard(owner)
+        self._absent.pop(owner, None)
 
     async def lookup(self, owner: Owner) -> OwnerState:
         if owner in self._absent:
             return OwnerState.ABSENT
+        # An object may have thousands of owners, and reads of a server in the same process never suspend.
+        await asyncio.sleep(0)
         kind = await self._resource_of(owner)
         if kind is None:
             return OwnerState.UNKNOWN
@@ -65,8 +68,8 @@ class LiveOwners:
                 )
                 return OwnerState.FOREIGN
         if len(self._absent) >= MAX_CACHED:
-            self._absent.clear()
-        self._absent.add(owner)
+            del self._absent[next(iter(self._absent))]
+        self._absent[owner] = None
         return OwnerState.ABSENT
 
     async def _resource_of(self, owner: Owner) -> GroupVersionResource | None:

@@ -7,6 +7,7 @@ other command is unknown and is not guessed.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -25,8 +26,10 @@ Object = dict[str, Any]
 SHELLS = ("sh", "bash", "ash", "dash")
 PAUSE_IMAGE = "pause"
 """The image that sleeps for ever."""
-VARIABLE_REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
-METADATA_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
+MAX_VALUE_SIZE = 128 * 1024
+"""Linux starts no process with a longer variable or argument."""
+replace_references = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)(\))?").sub
+match_metadata_field = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]").fullmatch
 
 
 def predict_outcome(pod: Object, exists: FileExists = unknown_file) -> CommandOutcome | None:
@@ -70,7 +73,8 @@ def _outcome_in_pod(words: tuple[str, ...], pod: Object, exists: FileExists) -> 
     if not _is_script(words):
         return None
     variables = _environment(pod)
-    script = _parse_script(VARIABLE_REFERENCE.sub(lambda found: variables.get(found[1], found[0]), words[2]))
+    text = _expand(words[2], variables)
+    script = _parse_script(text) if text is not None else None
     try:
         return run_script(script, variables, exists) if script is not None else None
     except UnknownOutcome:
@@ -95,16 +99,31 @@ def _environment(pod: Object) -> dict[str, str]:
     for each in pod["spec"]["containers"][0].get("env") or ():
         path = ((each.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
         value = _field_ref(pod, path) if path else None if each.get("valueFrom") else each.get("value") or ""
-        if value is None:
+        expanded = None if value is None else _expand(value, variables)
+        if expanded is None:
             variables.pop(each["name"], None)
         else:
-            variables[each["name"]] = VARIABLE_REFERENCE.sub(lambda other: variables.get(other[1], other[0]), value)
+            variables[each["name"]] = expanded
     return variables
+
+
+def _expand(text: str, variables: Mapping[str, str]) -> str | None:
+    """Replaces references to variables. None if the result is too long: each variable may double the one before."""
+    size = 0
+
+    def replace(found: re.Match[str]) -> str:
+        nonlocal size
+        value = variables.get(found[1], found[0]) if found[2] else found[0]
+        size += len(value)
+        return value if size <= MAX_VALUE_SIZE else ""
+
+    expanded = replace_references(replace, text)
+    return expanded if size <= MAX_VALUE_SIZE else None
 
 
 def _field_ref(pod: Object, path: str) -> str | None:
     metadata = pod["metadata"]
-    if member := METADATA_FIELD.fullmatch(path):
+    if member := match_metadata_field(path):
         return str((metadata.get(member[1]) or {}).get(member[2], ""))
     section, _, name = path.partition(".")
     if section == "metadata" and name in ("name", "namespace", "uid"):

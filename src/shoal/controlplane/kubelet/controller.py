@@ -21,6 +21,8 @@ from shoal.controlplane.kubelet.informers import NODES, PODS, NodeInformers
 from shoal.controlplane.kubelet.init_containers import current_init_container
 from shoal.controlplane.kubelet.ipam import IPAllocator
 from shoal.controlplane.kubelet.nodestatus import internal_ip
+from shoal.controlplane.kubelet.pod_sources import NO_ERRORS
+from shoal.controlplane.kubelet.source_checks import SourceChecks
 from shoal.controlplane.kubelet.stages import Stages, default_stages
 from shoal.controlplane.kubelet.volume_files import VolumeFiles
 from shoal.kinds.clusterapi.simulated_node import is_simulated, records_events
@@ -97,6 +99,7 @@ class Kubelet:
         self._node_ips, self._pod_ips = IPAllocator(ipam.NODE_NETWORK), IPAllocator(ipam.POD_NETWORK)
         self._volume_files = VolumeFiles()
         self._admission = PodAdmission(informers)
+        self._source_checks = SourceChecks(informers.clusters, clock, recorder)
         self._ready_nodes: set[Key] = set()
         informers.add_node_handler(self._on_node)
         informers.add_pod_handler(self._on_pod)
@@ -125,6 +128,7 @@ class Kubelet:
             self._pod_ips.release(key)
             self._volume_files.forget_pod(key)
             self._admission.forget(key)
+            self._source_checks.forget(key)
             return
         address = (pod.get("status") or {}).get("podIP")
         if address:
@@ -158,6 +162,10 @@ class Kubelet:
             if rejection is not None:
                 await self._reject_pod(key, pod, rejection)
                 return
+        errors = await self._source_checks.errors_of(key, pod) if condition_is(node, "Ready") else NO_ERRORS
+        pod = self._informers.pod(key)
+        if pod is None:
+            return
         address, now = self._pod_ips.allocate(key, pod["metadata"]["uid"]), self._clock.now()
         init_container = current_init_container(
             pod, lambda alone: self._volume_files.container_outcome(key, node_key, alone)
@@ -172,6 +180,7 @@ class Kubelet:
             self._stages,
             outcome=outcome,
             init_container=init_container,
+            errors=errors,
             address=address,
             now=now,
             now_rfc3339=now_rfc3339,
@@ -181,6 +190,10 @@ class Kubelet:
             await _execute(self._informers.clusters.client_for(key[0]), pod, decision)
             if records_events(node):
                 self._record_events(key, pod, decision)
+        if decision.waits_for:
+            self._source_checks.record(key, pod, errors, decision.waits_for, _event_source(pod))
+        else:
+            self._source_checks.forget(key)
 
     async def _reject_pod(self, key: Key, pod: Object, rejection: Rejection) -> None:
         status = rejected_status(pod, rejection, rfc3339(self._clock.now()))

@@ -13,6 +13,7 @@ from zlib import crc32
 from shoal.controlplane.kubelet.container_runtime import restart_policy
 from shoal.controlplane.kubelet.init_containers import RunningInitContainer
 from shoal.controlplane.kubelet.nodestatus import internal_ip, node_status
+from shoal.controlplane.kubelet.pod_sources import INIT_INCOMPLETE, NO_ERRORS, READY, SourceErrors, check_delay
 from shoal.controlplane.kubelet.podstatus import HostInfo, pod_status
 from shoal.controlplane.kubelet.shell.interpreter import CommandOutcome
 from shoal.controlplane.kubelet.stages import PodNext, Stage, StageDelay, Stages
@@ -40,6 +41,8 @@ class KubeletDecision:
     """Deletes the object without a grace period."""
     requeue_at: float | None = None
     """Time of the next reconcile if nothing changes before."""
+    waits_for: str = ""
+    """State of the sources of the pod if it does not start because of them."""
 
 
 def decide_node(
@@ -71,29 +74,38 @@ def decide_pod(
     now: float,
     now_rfc3339: str,
     init_container: RunningInitContainer | None = None,
+    errors: SourceErrors = NO_ERRORS,
 ) -> KubeletDecision:
     """`outcome` is that of its command; `address` is used unless the pod has one; `init_container` is the one that runs
-    now. Pods on a node that is not ready do not change.
+    now; `errors` say what is missing for its start. Pods on a node that is not ready do not change.
     """
     if not condition_is(node, "Ready"):
         return KubeletDecision()
     simulate = _simulate_annotation(pod, stages, "pods") or _missing_image(pod, stages)
     host = HostInfo(internal_ip(node), address, now_rfc3339)
     effective_pod = pod
-    if init_container is not None and not simulate:
+    sources = errors.state(init_container.index if init_container is not None else None)
+    if sources != READY:
+        init_index = errors.init_index if sources == INIT_INCOMPLETE else None
+        host = replace(host, init_index=init_index, config_errors=errors.containers)
+    elif init_container is not None and not simulate:
         effective_pod, outcome, host = (
             init_container.pod,
             init_container.outcome,
             replace(host, init_index=init_container.index),
         )
-    facts = pod_facts(effective_pod, simulate, outcome, initializing=effective_pod is not pod)
+    facts = pod_facts(effective_pod, simulate, outcome, initializing=effective_pod is not pod, sources=sources)
     requeue_at: float | None = None
+    if sources != READY:
+        requeue_at = now + check_delay(now - (_reference_time("scheduled", pod) or now))
     for stage in stages.matching_pod_stages(facts):
         due = _due_time(stage, effective_pod, now, outcome)
         if due > now:
             requeue_at = due if requeue_at is None else min(requeue_at, due)
             continue
-        return _apply_stage(stage, pod, outcome, host, requeue_at)
+        decision = _apply_stage(stage, pod, outcome, host, requeue_at)
+        is_waiting = sources != READY and ("sources", frozenset({sources})) in stage.match
+        return replace(decision, waits_for=sources) if is_waiting else decision
     return KubeletDecision(requeue_at=requeue_at)
 
 
@@ -130,7 +142,9 @@ def _delete_pod(stage: str, pod: Object, code: int, host: HostInfo) -> KubeletDe
     return KubeletDecision(stage, status, force_delete=_deletion_grace(metadata) > 0)
 
 
-def pod_facts(pod: Object, simulate: str, outcome: CommandOutcome | None, *, initializing: bool) -> dict[str, str]:
+def pod_facts(
+    pod: Object, simulate: str, outcome: CommandOutcome | None, *, initializing: bool, sources: str = READY
+) -> dict[str, str]:
     metadata, status = pod["metadata"], pod.get("status") or {}
     containers = status.get("containerStatuses") or ()
     owners = metadata.get("ownerReferences") or ()
@@ -150,6 +164,7 @@ def pod_facts(pod: Object, simulate: str, outcome: CommandOutcome | None, *, ini
         "limited": "yes" if pod["spec"].get("activeDeadlineSeconds") else "no",
         "traps": "yes" if outcome is not None and outcome.on_sigterm is not None else "no",
         "initializing": "yes" if initializing else "no",
+        "sources": sources,
     }
 
 

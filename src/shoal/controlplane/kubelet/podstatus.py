@@ -6,10 +6,12 @@ gives the same status and a comparison shows whether a write is needed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
+from shoal.controlplane.kubelet.pod_sources import CONFIG_ERROR
 from shoal.controlplane.kubelet.stages import PodNext
 
 Object = dict[str, Any]
@@ -29,6 +31,8 @@ class HostInfo:
     now: str
     init_index: int | None = None
     """Index of the running init container while the pod is not initialized."""
+    config_errors: Mapping[str, str] = field(default_factory=dict)
+    """Messages of containers whose environment cannot be made."""
 
 
 def pod_status(pod: Object, target: PodNext, host: HostInfo) -> Object:
@@ -60,6 +64,7 @@ def pod_status(pod: Object, target: PodNext, host: HostInfo) -> Object:
 class _ContainerStatuses:
     def __init__(self, uid: str, old: Object, target: PodNext, host: HostInfo) -> None:
         self._uid, self._target, self._now, self._init_index = uid, target, host.now, host.init_index
+        self._config_errors = host.config_errors
         self._old = {
             each["name"]: each
             for field in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
@@ -69,6 +74,11 @@ class _ContainerStatuses:
     def app_container(self, container: Object) -> Object:
         target = self._target
         before = self._old.get(container["name"]) or {}
+        if target.containers == "waiting" and target.reason == CONFIG_ERROR:
+            error = self._config_errors.get(container["name"])
+            if error is None:
+                return self._running_status(container, before, ready=True)
+            return self._waiting_status(container, before, CONFIG_ERROR, error)
         if target.containers == "waiting":
             return self._waiting_status(container, before, target.reason, target.message)
         if target.containers == "terminated":
@@ -94,6 +104,9 @@ class _ContainerStatuses:
         target = self._target
         if target.init == "running":
             return self._running_status(container, before, ready=False)
+        error = self._config_errors.get(container["name"])
+        if target.init == "waiting" and error is not None:
+            return self._waiting_status(container, before, CONFIG_ERROR, error)
         if target.init == "waiting":
             return self._waiting_status(container, before, "CrashLoopBackOff", BACK_OFF_MESSAGE)
         termination = {"exitCode": target.exitCode, "reason": "Error"} if target.exitCode else COMPLETED

@@ -19,7 +19,7 @@ N = TypeVar("N")
 FACTS = {
     "pods": (
         *("phase", "deleting", "grace", "containers", "simulate", "restartPolicy", "owner"),
-        *("command", "probed", "limited", "traps", "initializing"),
+        *("command", "probed", "limited", "traps", "initializing", "sources"),
     ),
     "nodes": ("simulate", "ready"),
 }

@@ -17,8 +17,9 @@ from shoal.controlplane.scheduler.decide import (
     is_finished,
     needs_scheduling,
 )
+from shoal.controlplane.scheduler.default_selectors import DefaultSelectors, owner_of
 from shoal.controlplane.scheduler.equivalence import EquivalenceClass, EquivalenceClasses
-from shoal.controlplane.scheduler.interpod import AffinityTargets, InterPodState
+from shoal.controlplane.scheduler.pod_groups import PodGroups
 from shoal.controlplane.scheduler.preemption import (
     DisruptionBudget,
     PreemptionPlan,
@@ -27,15 +28,15 @@ from shoal.controlplane.scheduler.preemption import (
     find_preemption,
     is_unresolvable,
 )
-from shoal.controlplane.scheduler.queue import QueuedGroup, QueuedGroupKey, QueuedPod, SchedulingQueue
-from shoal.controlplane.scheduler.ranking import NodeRanking
+from shoal.controlplane.scheduler.queue import QueuedGroup, QueuedPod, SchedulingQueue
 from shoal.controlplane.scheduler.results import Binding, Preemption, Unschedulable
 from shoal.controlplane.scheduler.snapshot import ClusterSnapshot, PodInfo, PodKey
 from shoal.controlplane.scheduler.volumes import VolumeCache
 from shoal.fit.podaffinity import PeerPod
 
-NAMESPACES, PDBS = "namespaces", "poddisruptionbudgets"
+NAMESPACES, PDBS, SERVICES = "namespaces", "poddisruptionbudgets", "services"
 CLAIMS, VOLUMES, CLASSES = "persistentvolumeclaims", "persistentvolumes", "storageclasses"
+CSI_NODES = "csinodes"
 KindRequirer = Callable[[str], Any]
 """Called with a kind that decisions depend on from now on."""
 
@@ -54,7 +55,9 @@ class ClusterScheduler:
             tie_breaker,
             require_kind,
         )
-        self._queue = SchedulingQueue(self._group_key_of, self._new_ranking)
+        self._selectors = DefaultSelectors()
+        self._groups = PodGroups(self.snapshot, self.volumes, self._selectors, tie_breaker)
+        self._queue = SchedulingQueue(self._groups.key_of, self._groups.new_ranking)
         self._assumed: dict[PodKey, QueuedPod] = {}
         self._bound: dict[PodKey, tuple[str, str, int, PeerPod]] = {}
         """Node, uid, generation and peer of pods that the watch showed on a node. Most events change none of these."""
@@ -64,8 +67,7 @@ class ClusterScheduler:
         self._waiting_for_volumes: dict[PodKey, Binding] = {}
         """Assumed pods that wait for volumes."""
         self._ready_bindings: list[Binding] = []
-        self._affinity_targets = AffinityTargets(self.snapshot)
-        self._seen_generations = 0, 0
+        self._seen_generations = 0, 0, 0
         self._next_report = 0.0
         self.scheduled = self.unschedulable = 0
         """Number of decisions so far."""
@@ -96,8 +98,13 @@ class ClusterScheduler:
         if not needs_scheduling(pod):
             return self._remove_pod(key)
         equivalence, peer = self._equivalence_classes.classify(pod), self._peer(pod)
+        if not equivalence.has_spread_constraints:
+            self._require_kind(SERVICES)
+            owner = owner_of(pod)
+            if owner is not None:
+                self._require_kind(owner[0])
         if equivalence.claims:
-            for kind in (CLAIMS, VOLUMES, CLASSES):
+            for kind in (CLAIMS, VOLUMES, CLASSES, CSI_NODES):
                 self._require_kind(kind)
         assumed = self._assumed.get(key)
         if assumed is not None and assumed.uid == pod["metadata"].get("uid"):
@@ -120,6 +127,15 @@ class ClusterScheduler:
             self._budgets.pop(key, None)
         else:
             self._budgets[key] = budget_from_pdb(pdb)
+        return False
+
+    def on_service(self, key: PodKey, service: Object | None) -> bool:
+        self._selectors.put_service(key, service)
+        return False
+
+    def on_owner(self, resource: str, key: PodKey, owner: Object | None) -> bool:
+        """Handles the event of a ReplicaSet, StatefulSet or ReplicationController."""
+        self._selectors.put_owner(resource, key, owner)
         return False
 
     def on_claim(self, key: PodKey, claim: Object | None) -> bool:
@@ -150,6 +166,10 @@ class ClusterScheduler:
         self.volumes.put_class(name, class_)
         return self._requeue_for_volumes(lambda pod: bool(pod.equivalence.claims))
 
+    def on_csi_node(self, name: str, csi_node: Object | None) -> bool:
+        self.volumes.put_csi_node(name, csi_node)
+        return self._requeue_for_volumes(lambda pod: bool(pod.equivalence.claims))
+
     # --- results ---
 
     def schedule_pending(self, limit: int) -> list[Binding]:
@@ -157,8 +177,8 @@ class ClusterScheduler:
         self._queue.reactivate(self.snapshot)
         bindings, self._ready_bindings = self._ready_bindings, []
         while len(bindings) < limit:
-            if self._seen_generations != (self.snapshot.terms_generation, self.snapshot.namespaces_generation):
-                self._seen_generations = self.snapshot.terms_generation, self.snapshot.namespaces_generation
+            if self._seen_generations != self._groups.generations:
+                self._seen_generations = self._groups.generations
                 self._queue.regroup()
             candidate = self._queue.peek()
             if candidate is None:
@@ -315,27 +335,6 @@ class ClusterScheduler:
             self.snapshot.assign(node, queued.pod_info())
 
     # --- groups ---
-
-    def _group_key_of(self, queued: QueuedPod) -> QueuedGroupKey:
-        equivalence, peer = queued.equivalence, queued.peer
-        is_distinct = (
-            equivalence.has_pod_constraints or bool(equivalence.claims) or self._affinity_targets.is_targeted(peer)
-        )
-        return equivalence, peer if is_distinct else None, queued.key if queued.nominated_node else None
-
-    def _new_ranking(self, queued: QueuedPod, key: QueuedGroupKey) -> NodeRanking:
-        equivalence, peer, _ = key
-        if peer is None:
-            return NodeRanking(equivalence, self._tie_breaker)
-        volume_constraints = (
-            self.volumes.constraints_for(peer.namespace, equivalence.claims, queued.uid) if equivalence.claims else None
-        )
-        inter_pod = (
-            InterPodState(equivalence, peer)
-            if equivalence.has_pod_constraints or self._affinity_targets.is_targeted(peer)
-            else None
-        )
-        return NodeRanking(equivalence, self._tie_breaker, inter_pod, volume_constraints)
 
     def _requeue_for_volumes(self, selects: Callable[[QueuedPod], bool]) -> bool:
         """Regroups pods whose volume constraints may have changed."""

@@ -94,7 +94,7 @@ def decide(
             )
         )
         if inter_pod is not None:
-            inter_pod_scores.append(inter_pod.score(node.labels))
+            inter_pod_scores.append(inter_pod.score(node.labels, inter_pod.pods_here(node.name, node.labels)))
     if volume_constraints is not None and volume_constraints.message and (bids or reasons):
         return FitError(f"0/{len(bids) + len(reasons)} nodes are available: {volume_constraints.message}.")
     return ScheduleResult(best_node(bids, inter_pod_scores)) if bids else FitError(fit_error_message(reasons))

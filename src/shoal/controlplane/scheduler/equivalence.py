@@ -45,6 +45,10 @@ class EquivalenceClass:
     """Names of the only nodes it may run on; None without a restriction by name."""
 
     @property
+    def has_spread_constraints(self) -> bool:
+        return bool(self.spec.get("topologySpreadConstraints"))
+
+    @property
     def tolerations(self) -> list[Object]:
         return self.spec.get("tolerations") or []
 

@@ -13,7 +13,17 @@ from typing import Any, Protocol
 from shoal.client.reflector import Key, key_of
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
-from shoal.controlplane.scheduler.cluster_scheduler import CLAIMS, CLASSES, NAMESPACES, PDBS, VOLUMES, ClusterScheduler
+from shoal.controlplane.scheduler.cluster_scheduler import (
+    CLAIMS,
+    CLASSES,
+    CSI_NODES,
+    NAMESPACES,
+    PDBS,
+    SERVICES,
+    VOLUMES,
+    ClusterScheduler,
+)
+from shoal.fit.default_spread import OWNER_KINDS
 from shoal.kinds.fleet.logicalcluster import GROUP, PLURAL, VERSION
 from shoal.runtime.informer import Informer
 from shoal.runtime.informer_store import by_cluster
@@ -28,9 +38,15 @@ LOGICAL_CLUSTERS = GroupVersionResource(GROUP, VERSION, PLURAL, namespaced=False
 LAZY_RESOURCES = {
     NAMESPACES: GroupVersionResource("", "v1", NAMESPACES, namespaced=False),
     PDBS: GroupVersionResource("policy", "v1", PDBS),
+    SERVICES: GroupVersionResource("", "v1", SERVICES),
+    **{
+        resource: GroupVersionResource(api_version.rpartition("/")[0], "v1", resource)
+        for (api_version, _), resource in OWNER_KINDS.items()
+    },
     CLAIMS: GroupVersionResource("", "v1", CLAIMS),
     VOLUMES: GroupVersionResource("", "v1", VOLUMES, namespaced=False),
     CLASSES: GroupVersionResource("storage.k8s.io", "v1", CLASSES, namespaced=False),
+    CSI_NODES: GroupVersionResource("storage.k8s.io", "v1", CSI_NODES, namespaced=False),
 }
 
 
@@ -123,8 +139,14 @@ def _handler_for(kind: str, key: Key, obj: Object | None) -> ClusterEventHandler
             return lambda home: home.on_namespace(key[2], obj)
         case "poddisruptionbudgets":
             return lambda home: home.on_pdb(key[1:], obj)
+        case "services":
+            return lambda home: home.on_service(key[1:], obj)
+        case "replicasets" | "replicationcontrollers" | "statefulsets":
+            return lambda home: home.on_owner(kind, key[1:], obj)
         case "persistentvolumeclaims":
             return lambda home: home.on_claim(key[1:], obj)
         case "persistentvolumes":
             return lambda home: home.on_volume(key[2], obj)
+        case "csinodes":
+            return lambda home: home.on_csi_node(key[2], obj)
     return lambda home: home.on_storage_class(key[2], obj)

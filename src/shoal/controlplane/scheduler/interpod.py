@@ -8,22 +8,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from shoal.controlplane.scheduler.default_spread import SpreadCounts
 from shoal.controlplane.scheduler.equivalence import EquivalenceClass
 from shoal.controlplane.scheduler.snapshot import ClusterSnapshot, NodeInfo
 from shoal.fit import podaffinity, topology
 from shoal.fit.affinity import matches_node_affinity
+from shoal.fit.default_spread import ZONE
 from shoal.fit.podaffinity import AFFINITY_MISMATCH, AffinityCounts, AffinityTerms, PeerPod
 from shoal.fit.taints import first_untolerated
 from shoal.fit.topology import (
     DO_NOT_SCHEDULE,
+    MAX_NODE_SCORE,
     MISSING_TOPOLOGY_LABEL,
     SCHEDULE_ANYWAY,
+    SPREAD_WEIGHT,
     TopologySpread,
+    normalized_skew,
     spread_constraints,
 )
 
-MAX_NODE_SCORE = 100
-AFFINITY_WEIGHT = SPREAD_WEIGHT = 2
+AFFINITY_WEIGHT = 2
 UNRESOLVABLE = frozenset((AFFINITY_MISMATCH, MISSING_TOPOLOGY_LABEL))
 """Reasons that do not change when pods leave a node."""
 
@@ -36,8 +40,12 @@ class InterPodScore(NamedTuple):
 
 
 class InterPodState:
-    def __init__(self, equivalence: EquivalenceClass, pod: PeerPod) -> None:
-        self._equivalence, self._pod = equivalence, pod
+    def __init__(
+        self, equivalence: EquivalenceClass, pod: PeerPod | None, default_spread: SpreadCounts | None = None
+    ) -> None:
+        """`pod` is None for pods that nothing but default spread concerns."""
+        self._equivalence, self.default_spread = equivalence, default_spread
+        self._pod, self._has_terms = pod or PeerPod("", {}), pod is not None
         self._reset()
 
     def _reset(self) -> None:
@@ -61,7 +69,8 @@ class InterPodState:
     def topology_keys(self) -> set[str]:
         """Node labels that matter."""
         affinity_keys = self._affinity.topology_keys if self._affinity is not None else set[str]()
-        return affinity_keys | self._hard_spread.topology_keys | self._soft_spread.topology_keys
+        default_keys = {ZONE} if self.default_spread is not None else set[str]()
+        return affinity_keys | self._hard_spread.topology_keys | self._soft_spread.topology_keys | default_keys
 
     def update(self, snapshot: ClusterSnapshot) -> None:
         if self._namespaces_generation != snapshot.namespaces_generation:
@@ -71,8 +80,11 @@ class InterPodState:
         changed_nodes = snapshot.changed_since(self._revision) if self._revision >= 0 else None
         names: Iterable[str] = {*snapshot.nodes, *self._node_shares} if changed_nodes is None else changed_nodes
         for name in names:
-            self.update_node(name, snapshot.nodes.get(name))
+            if self._has_terms:
+                self.update_node(name, snapshot.nodes.get(name))
         self._revision = snapshot.revision
+        if self.default_spread is not None:
+            self.default_spread.update(snapshot)
 
     def changed_labels(self) -> set[tuple[str, str]] | None:
         """Returns the node labels and values whose result may have changed since the last call; None for all."""
@@ -80,9 +92,14 @@ class InterPodState:
         changed = self._affinity.changed_domains | self._hard_spread.changed_domains | self._soft_spread.changed_domains
         for each in (self._affinity, self._hard_spread, self._soft_spread):
             each.changed_domains.clear()
+        sizes = None
+        if self.default_spread is not None:
+            changed |= {(ZONE, zone) for zone in self.default_spread.changed_zones}
+            self.default_spread.changed_zones.clear()
+            sizes = self.default_spread.sizes
         before, self._last_totals = (
             self._last_totals,
-            (self._affinity.is_first_of_group, self._hard_spread.minimums, self._soft_spread.minimums),
+            (self._affinity.is_first_of_group, self._hard_spread.minimums, self._soft_spread.minimums, sizes),
         )
         return changed if before == self._last_totals else None
 
@@ -113,11 +130,25 @@ class InterPodState:
         assert self._affinity is not None
         return self._hard_spread.reject_reason(labels) or self._affinity.reject_reason(labels)
 
-    def score(self, labels: Mapping[str, str]) -> InterPodScore:
+    def take_recounted_nodes(self) -> set[str]:
+        """Returns the nodes for which the result of `pods_here` may have changed since the last call."""
+        if self.default_spread is None:
+            return set()
+        names, self.default_spread.changed_nodes = self.default_spread.changed_nodes, set()
+        return names
+
+    def pods_here(self, name: str, labels: Mapping[str, str]) -> int | None:
+        """Returns what, beside its labels, the score of a node depends on."""
+        return self.default_spread.pods_here(name, labels) if self.default_spread is not None else None
+
+    def score(self, labels: Mapping[str, str], pods_here: int | None = None) -> InterPodScore:
+        """`pods_here`: what the method of this name returns for the node."""
         assert self._affinity is not None
-        return InterPodScore(
-            self._affinity.score(labels), self._soft_spread.skew_score(labels) if self._soft_spread.constraints else 0
-        )
+        if self.default_spread is not None:
+            spread: int | None = self.default_spread.score(labels, pods_here)
+        else:
+            spread = self._soft_spread.skew_score(labels) if self._soft_spread.constraints else 0
+        return InterPodScore(self._affinity.score(labels), spread)
 
     def _eligibility(self, node: NodeInfo) -> tuple[int, bool, bool]:
         cached = self._node_eligibility.get(node.name)
@@ -139,15 +170,9 @@ def normalized_scores(inter_pod_scores: list[InterPodScore]) -> list[int]:
     fewest, most = min(spreads, default=0), max(spreads, default=0)
     return [
         AFFINITY_WEIGHT * (MAX_NODE_SCORE * (inter_pod_score.affinity - low) // (high - low) if high > low else 0)
-        + SPREAD_WEIGHT * _normalized_spread(inter_pod_score.spread, fewest, most)
+        + SPREAD_WEIGHT * normalized_skew(inter_pod_score.spread, fewest, most)
         for inter_pod_score in inter_pod_scores
     ]
-
-
-def _normalized_spread(spread: int | None, fewest: int, most: int) -> int:
-    if spread is None:
-        return 0
-    return MAX_NODE_SCORE * (most + fewest - spread) // most if most else MAX_NODE_SCORE
 
 
 class AffinityTargets:

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from shoal.controlplane.scheduler.decide import Object, reported_condition
+from shoal.controlplane.scheduler.default_selectors import DefaultSpread, OwnerKey, owner_of
 from shoal.controlplane.scheduler.equivalence import EquivalenceClass
 from shoal.controlplane.scheduler.ranking import NodeRanking
 from shoal.controlplane.scheduler.snapshot import ClusterSnapshot, PodInfo, PodKey
+from shoal.controlplane.scheduler.spread_ranking import DefaultSpreadRanking
 from shoal.fit.podaffinity import PeerPod
 
 QueueOrder = tuple[int, str, int]
@@ -37,6 +39,7 @@ class QueuedPod:
     """Message of its condition (None before the first), pod generation and nominated node that were reported."""
     nominated_node: str = ""
     """Node where it preempts pods."""
+    owner: OwnerKey | None = None
 
     @property
     def priority(self) -> int:
@@ -46,15 +49,17 @@ class QueuedPod:
         return PodInfo(self.key, self.uid, self.equivalence, self.peer, self.priority)
 
 
-QueuedGroupKey = tuple[EquivalenceClass, PeerPod | None, PodKey | None]
-"""The peer is None if other pods do not matter. A nominated pod has a group of its own."""
+QueuedGroupKey = tuple[EquivalenceClass, PeerPod | None, DefaultSpread | None, PodKey | None]
+"""The peer is None if other pods matter by default spread only, or not at all. A nominated pod has a group of its own.
+"""
+PodRanking = NodeRanking | DefaultSpreadRanking
 
 
 @dataclass(slots=True, eq=False)
 class QueuedGroup:
     """Pods of one equivalence class."""
 
-    ranking: NodeRanking
+    ranking: PodRanking
     pods: dict[PodKey, QueuedPod] = field(default_factory=dict)
     heap: list[tuple[QueueOrder, PodKey]] = field(default_factory=list)
     queued_order: QueueOrder | None = None
@@ -110,7 +115,7 @@ class SchedulingQueue:
     def __init__(
         self,
         group_key_of: Callable[[QueuedPod], QueuedGroupKey],
-        new_ranking: Callable[[QueuedPod, QueuedGroupKey], NodeRanking],
+        new_ranking: Callable[[QueuedPod, QueuedGroupKey], PodRanking],
     ) -> None:
         self._group_key_of, self._new_ranking = group_key_of, new_ranking
         self._numbers = itertools.count()
@@ -142,17 +147,19 @@ class SchedulingQueue:
         number = old.order[2] if old is not None and old.uid == uid else next(self._numbers)
         order = (-(pod["spec"].get("priority") or 0), metadata.get("creationTimestamp", ""), number)
         reported = reported_condition(pod)
-        return QueuedPod(key, uid, metadata.get("generation", 0), equivalence, peer, order, reported, reported[2])
+        generation, owner = metadata.get("generation", 0), owner_of(pod)
+        return QueuedPod(key, uid, generation, equivalence, peer, order, reported, reported[2], owner)
 
     def add(self, key: PodKey, pod: Object, equivalence: EquivalenceClass, peer: PeerPod) -> QueuedPod | None:
         """Queues a pod without a node; None if nothing relevant changed."""
         old = self._pods.get(key)
         new = self.new_queued_pod(key, pod, equivalence, peer, old)
-        if old is not None and (old.uid, old.generation, old.equivalence, old.peer) == (
+        if old is not None and (old.uid, old.generation, old.equivalence, old.peer, old.owner) == (
             new.uid,
             new.generation,
             equivalence,
             peer,
+            new.owner,
         ):
             return None
         self.remove(key)

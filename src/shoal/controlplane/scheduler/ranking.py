@@ -9,7 +9,7 @@ unschedulable. Inter-pod constraints are handled by `node_groups`.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from shoal.controlplane.scheduler.decide import (
     NODE_NAME_MISMATCH,
@@ -27,9 +27,10 @@ from shoal.controlplane.scheduler.decide import (
 )
 from shoal.controlplane.scheduler.equivalence import EquivalenceClass
 from shoal.controlplane.scheduler.interpod import InterPodScore, InterPodState
-from shoal.controlplane.scheduler.node_groups import TopologyNodeGroup, TopologyNodeGroups
+from shoal.controlplane.scheduler.node_groups import NEUTRAL_SCORE, TopologyNodeGroup, TopologyNodeGroups
 from shoal.controlplane.scheduler.snapshot import ClusterSnapshot, NodeInfo
 from shoal.controlplane.scheduler.volumes import VolumeConstraints
+from shoal.fit.default_spread import HOSTNAME, ZONE
 
 
 class NodeRanking:
@@ -39,10 +40,16 @@ class NodeRanking:
         tie_breaker: TieBreaker,
         inter_pod: InterPodState | None = None,
         volume_constraints: VolumeConstraints | None = None,
+        class_ranking: NodeRanking | None = None,
     ) -> None:
+        """`class_ranking`: the ranking of the equivalence class. What it has found out of nodes is used, if this one
+        has no volume constraints.
+        """
+        self._class_ranking = class_ranking
         self._equivalence, self._tie_breaker = equivalence, tie_breaker
         self.inter_pod, self.volume_constraints = inter_pod, volume_constraints
-        self._topology_keys: tuple[str, ...] = ()
+        self._topology_keys: tuple[str, ...] = (ZONE,) if inter_pod is None else ()
+        """Without inter-pod constraints the nodes are grouped for `best_bids`."""
         self._reset()
 
     def _reset(self) -> None:
@@ -61,10 +68,7 @@ class NodeRanking:
             )
         if self.inter_pod is not None:
             self._update_inter_pod(self.inter_pod, snapshot)
-        if self._improvements != snapshot.improvements:
-            improved = snapshot.improved_since(self._improvements) if self._improvements >= 0 else None
-            self._evaluate_nodes(snapshot, improved)
-            self._improvements = snapshot.improvements
+        self._evaluate_improved(snapshot)
         node_name = self._best_node(snapshot)
         if node_name is not None:
             return ScheduleResult(node_name)
@@ -73,6 +77,31 @@ class NodeRanking:
         return FitError(
             fit_error_message([*self._filtered.values(), *self._inter_pod_reasons(), *self._excluded_by_name(snapshot)])
         )
+
+    def best_bids(
+        self, snapshot: ClusterSnapshot, apart: Collection[str]
+    ) -> Iterator[tuple[NodeBid, Mapping[str, str], int | None]]:
+        """Yields bids with the labels of their nodes that matter, and with 0 for a node that has a hostname label.
+        These are the bids of the nodes in `apart`, and for every set of labels the best one of the other nodes. Only
+        for a ranking without inter-pod constraints.
+        """
+        self._evaluate_improved(snapshot)
+        for group in self._groups.large_groups:
+            heap, skipped = group.heap or [], []
+            while (bid := self._top_bid(NEUTRAL_SCORE, heap, group, snapshot)) is not None and bid[2] in apart:
+                skipped.append(heapq.heappop(heap))
+            for each in skipped:
+                heapq.heappush(heap, each)
+            if bid is not None:
+                yield bid, group.labels, group.pods_here
+        for name in apart:
+            current = self._bids.get(name)
+            if current is not None and current[3] != snapshot.nodes[name].revision:
+                self._evaluate_node(name, snapshot.nodes[name])
+                current = self._bids.get(name)
+            if current is not None:
+                group = self._static_results[name][4]
+                yield current, group.labels, group.pods_here
 
     def preemption_candidates(self) -> list[str]:
         """After a FitError: the nodes that reject, or might reject, only because of their pods."""
@@ -87,6 +116,32 @@ class NodeRanking:
             self._reset()
         else:
             self._groups.refresh_scores(changes)
+            recounted_nodes = inter_pod.take_recounted_nodes()
+            for name in recounted_nodes:
+                self._regroup_node(name, snapshot)
+            if recounted_nodes:
+                self._groups.compact()
+
+    def _regroup_node(self, name: str, snapshot: ClusterSnapshot) -> None:
+        static, node = self._static_results.get(name), snapshot.nodes.get(name)
+        if static is None or node is None:
+            return
+        self._groups.remove(name, static[4])
+        group = self._groups.add(name, node.labels, self._pods_here(name, node))
+        self._static_results[name] = (*static[:4], group)
+        if name in self._bids:
+            self._groups.push(group, self._bids[name])
+
+    def _pods_here(self, name: str, node: NodeInfo) -> int | None:
+        if self.inter_pod is None:
+            return 0 if HOSTNAME in node.labels else None
+        return self.inter_pod.pods_here(name, node.labels)
+
+    def _evaluate_improved(self, snapshot: ClusterSnapshot) -> None:
+        if self._improvements != snapshot.improvements:
+            improved = snapshot.improved_since(self._improvements) if self._improvements >= 0 else None
+            self._evaluate_nodes(snapshot, improved)
+            self._improvements = snapshot.improvements
 
     def _best_node(self, snapshot: ClusterSnapshot) -> str | None:
         bids: list[NodeBid] = []
@@ -98,7 +153,7 @@ class NodeRanking:
                 inter_pod_scores.append(inter_pod_score)
         if len(bids) < 2:
             return bids[0][2] if bids else None
-        return best_node(bids, inter_pod_scores)
+        return best_node(bids, inter_pod_scores if self.inter_pod is not None else [])
 
     def _top_bid(
         self,
@@ -160,16 +215,25 @@ class NodeRanking:
         if static is None or static[0] != node.description_revision:
             if static is not None:
                 self._groups.remove(name, static[4])
-            group = self._groups.add(name, node.labels)
-            static = (
-                node.description_revision,
-                static_filter(equivalence, node),
-                static_score(equivalence, node),
-                self._tie_breaker(name),
-                group,
-            )
+            group = self._groups.add(name, node.labels, self._pods_here(name, node))
+            known = self._class_ranking._static_results.get(name) if self._class_ranking is not None else None
+            if known is not None and known[0] == node.description_revision:
+                static = (*known[:4], group)
+            else:
+                static = (
+                    node.description_revision,
+                    static_filter(equivalence, node),
+                    static_score(equivalence, node),
+                    self._tie_breaker(name),
+                    group,
+                )
             self._static_results[name] = static
         _, static_reasons, static_points, tie_break, group = static
+        known_bid = self._class_ranking._bids.get(name) if self._class_ranking is not None else None
+        if known_bid is not None and known_bid[3] == node.revision:
+            self._bids[name] = known_bid
+            self._groups.push(group, known_bid)
+            return
         filter_reasons = (
             static_reasons
             or fit_filter(equivalence, node)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.controlplane.scheduler.equivalence import EquivalenceClass
+from shoal.controlplane.scheduler.peer_index import PeerIndex
 from shoal.fit.podaffinity import AffinityTerms, PeerPod
 from shoal.fit.ports import HostPort
 from shoal.fit.resources import Resources, add_to, allocatable, subtract_from
@@ -118,6 +119,7 @@ class ClusterSnapshot:
         """Node by pod."""
         self.retry_generation = 0
         """Changes when an unschedulable pod might fit now, or be unschedulable for another reason."""
+        self.peers = PeerIndex()
         self.priorities: Counter[int] = Counter()
         self._terms: Counter[AffinityTerms] = Counter()
         """Number of pods by affinity terms."""
@@ -208,6 +210,7 @@ class ClusterSnapshot:
             node = self.nodes[name] = NodeInfo(name)
         self.node_by_pod[key] = name
         node.add_pod(pod_info)
+        self.peers.add(pod_info.peer, name)
         self._count_pod(pod_info, 1)
         self._record_change(node)
         return has_freed
@@ -221,6 +224,8 @@ class ClusterSnapshot:
             return False
         node.remove_pod(old)
         node.add_pod(new)
+        self.peers.add(new.peer, node.name)
+        self.peers.remove(old.peer, node.name)
         self._record_change(node)
         may_help = (old.peer.labels, old.peer.terms) != (new.peer.labels, new.peer.terms)
         self.retry_generation += may_help
@@ -234,6 +239,7 @@ class ClusterSnapshot:
         node = self.nodes[name]
         pod_info = node.pods[key]
         node.remove_pod(pod_info)
+        self.peers.remove(pod_info.peer, name)
         self._count_pod(pod_info, -1)
         self._record_change(node, is_improvement=node.exists)
         self.retry_generation += not quietly

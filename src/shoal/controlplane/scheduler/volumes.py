@@ -6,12 +6,13 @@ pod's node to the provisioner.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shoal.controlplane.scheduler.snapshot import NodeInfo
 from shoal.fit.affinity import matches_term
+from shoal.fit.attachments import Attachment, attach_limits, attachment_of, exceeds_limits
 from shoal.kinds.core.persistentvolume import BIND_COMPLETED, SELECTED_NODE, requested_storage, storage_class_of
 from shoal.kinds.validation.resource_list import quantity_of
 from shoal.objects.errors import BadRequest
@@ -25,6 +26,8 @@ WRONG_NODE = "node(s) didn't match PersistentVolume's node affinity"
 NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
 LOST_VOLUME = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 WRONG_ZONE = "node(s) had no available volume zone"
+
+TOO_MANY_VOLUMES = "node(s) exceed max volume count"
 
 _ZONE_LABELS = {
     "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
@@ -53,6 +56,9 @@ class VolumeConstraints:
     """Node selected by a claim that waits for its volume."""
     unbound_claims: tuple[str, ...] = ()
     """Claims to provision on the pod's node."""
+    attachments: frozenset[Attachment] = frozenset()
+    """Volumes that CSI drivers attach to the pod's node."""
+    node_exceeds_limits: Callable[[NodeInfo, frozenset[Attachment]], bool] | None = None
 
     def reasons(self, node: NodeInfo) -> tuple[str, ...]:
         reasons = []
@@ -64,6 +70,8 @@ class VolumeConstraints:
             reasons.append(NO_VOLUME)
         if self.has_lost_volume:
             reasons.append(LOST_VOLUME)
+        if self.node_exceeds_limits is not None and self.node_exceeds_limits(node, self.attachments):
+            reasons.append(TOO_MANY_VOLUMES)
         if not reasons and self._is_in_other_zone(node.labels):
             reasons.append(WRONG_ZONE)
         return tuple(reasons)
@@ -100,6 +108,8 @@ class VolumeCache:
         self._claims: dict[tuple[str, str], Object] = {}
         self._volumes: dict[str, Object] = {}
         self._classes: dict[str, Object] = {}
+        self._attach_limits: dict[str, dict[str, int]] = {}
+        """Maximum number of volumes by node and CSI driver."""
 
     def put_claim(self, key: tuple[str, str], claim: Object | None) -> None:
         _store(self._claims, key, claim)
@@ -109,6 +119,35 @@ class VolumeCache:
 
     def put_class(self, name: str, class_: Object | None) -> None:
         _store(self._classes, name, class_)
+
+    def put_csi_node(self, name: str, csi_node: Object | None) -> None:
+        limits = attach_limits(csi_node) if csi_node is not None else {}
+        if limits:
+            self._attach_limits[name] = limits
+        else:
+            self._attach_limits.pop(name, None)
+
+    def node_exceeds_limits(self, node: NodeInfo, attachments: frozenset[Attachment]) -> bool:
+        """Returns whether the node has more volumes than it may have with these."""
+        limits = self._attach_limits.get(node.name)
+        if not limits:
+            return False
+        attached = (
+            each
+            for pod in node.pods.values()
+            for each in self._attachments(pod.key[0], (name for name, _ in pod.equivalence.claims))
+        )
+        return exceeds_limits(limits, attached, attachments)
+
+    def _attachments(self, namespace: str, claims: Iterable[str]) -> Iterator[Attachment]:
+        for name in claims:
+            claim = self._claims.get((namespace, name))
+            if claim is None:
+                continue
+            volume = self._volumes.get(str((claim.get("spec") or {}).get("volumeName") or ""))
+            attachment = attachment_of(claim, volume, self._classes.get(storage_class_of(claim) or ""))
+            if attachment is not None:
+                yield attachment
 
     def is_bound(self, namespace: str, claim: str) -> bool:
         obj = self._claims.get((namespace, claim))
@@ -120,6 +159,7 @@ class VolumeCache:
 
     def constraints_for(self, namespace: str, claims: Iterable[tuple[str, bool]], uid: str = "") -> VolumeConstraints:
         """Returns the constraints of a pod with this uid and these claims, each with whether it is ephemeral."""
+        claims = tuple(claims)
         bound: list[Object] = []
         unbound: list[Object] = []
         has_immediate = False
@@ -135,7 +175,12 @@ class VolumeCache:
                 has_immediate = True
         if has_immediate:
             return VolumeConstraints("pod has unbound immediate PersistentVolumeClaims")
-        return self._constraints(bound, unbound)
+        attachments = frozenset(self._attachments(namespace, (name for name, _ in claims)))
+        return replace(
+            self._constraints(bound, unbound),
+            attachments=attachments,
+            node_exceeds_limits=self.node_exceeds_limits if attachments else None,
+        )
 
     def _constraints(self, bound: list[Object], unbound: list[Object]) -> VolumeConstraints:
         volumes = [self._volumes.get(claim["spec"]["volumeName"]) for claim in bound]

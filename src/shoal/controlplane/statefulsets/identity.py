@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from shoal.controlplane.podcontrol.template import pod_from_template
@@ -13,17 +12,16 @@ Object = dict[str, Any]
 
 POD_NAME, POD_INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
 
-_match_name = re.compile(r"(.*)-([0-9]+)", re.DOTALL).fullmatch
 _MAX_ORDINAL = 2**31 - 1
 
 
 def parent_and_ordinal(name: str) -> tuple[str, int]:
     """Splits a pod name; the ordinal is -1 if there is none."""
-    match = _match_name(name)
-    if match is None:
+    parent, dash, digits = name.rpartition("-")
+    if not dash or not (digits.isascii() and digits.isdigit()):
         return "", -1
-    ordinal = int(match[2])
-    return match[1], ordinal if ordinal <= _MAX_ORDINAL else -1
+    ordinal = int(digits)
+    return parent, ordinal if ordinal <= _MAX_ORDINAL else -1
 
 
 def ordinal_of(pod: Object) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,18 +22,17 @@ from shoal.clock import Clock, rfc3339
 from shoal.fleet.bundle import decide
 from shoal.fleet.bundle.cluster_resolver import ClusterResolver
 from shoal.fleet.bundle.decide import BundleCondition
-from shoal.fleet.bundle.join_tokens import BundleJoinTokens
 from shoal.fleet.bundle.objects import (
     NAMESPACE,
     BundleSpec,
     bundle_objects,
     bundle_revision,
-    hub_kubeconfig,
     image_of,
     object_id,
 )
 from shoal.fleet.bundle.remote_cluster import BundleBlocked, Connect, RemoteCluster
 from shoal.fleet.bundle.removal import remove_bundle
+from shoal.fleet.join.hub_tokens import HubJoinTokens, hub_kubeconfig, needs_token
 from shoal.fleet.resources import WORKERS
 from shoal.kinds.fleet import infrav1
 from shoal.objects.errors import Conflict, Forbidden, StatusError, Unauthorized
@@ -45,6 +44,8 @@ log = logging.getLogger("shoal.fleet")
 
 Object = dict[str, Any]
 
+TOKEN_LABEL = "shoal.dev/bundle"
+"""Label of a join token's Secret: the Worker it is for."""
 MAX_CONCURRENT_CLUSTERS = 64
 """Clusters reconciled at once: one that does not answer blocks its worker for a while."""
 RESYNC_SECONDS = 30.0
@@ -70,6 +71,8 @@ class BundleSettings:
     image: str = ""
     """Empty: the image of the release."""
     version: str = __version__
+    server_name: Callable[[], str] = lambda: ""
+    """The name in the hub's certificate that workers ask for; empty: the host of the URL."""
 
 
 class BundleReconciler:
@@ -80,7 +83,7 @@ class BundleReconciler:
         self._release = decide.BundleRelease(settings.version, settings.image or image_of(settings.version))
         self.controller: Controller[Key] = Controller("fleet-bundles", clock, self.reconcile, MAX_CONCURRENT_CLUSTERS)
         self._clusters = ClusterResolver(client, clock, connect, self._enqueue)
-        self._tokens = BundleJoinTokens(client, clock, self._enqueue)
+        self._tokens = HubJoinTokens(client, clock, TOKEN_LABEL, self._enqueue)
         self._workers = Informer(client, WORKERS, clock)
         self._rollout_writes: WriteExpectations[str] = WriteExpectations(self._workers)
         """Expectations: no rollout is decided before the last one that was begun is visible."""
@@ -90,8 +93,9 @@ class BundleReconciler:
         self.controller.watch(self._workers, self._on_worker)
         self.controller.sources += [self._tokens.run, *self._clusters.sources]
 
-    def _bundle_spec(self, worker: str, kubeconfig: str = "") -> BundleSpec:
-        return BundleSpec(worker, self._release.version, self._release.image, kubeconfig)
+    def _bundle_spec(self, worker: Object, kubeconfig: str = "") -> BundleSpec:
+        release = decide.release_for(worker, self._release)
+        return BundleSpec(worker["metadata"]["name"], release.version, release.image, kubeconfig)
 
     def _enqueue(self, worker: str) -> None:
         self.controller.queue.add(("", infrav1.NAMESPACE, worker))
@@ -142,26 +146,26 @@ class BundleReconciler:
         """Returns the Worker after its status names the bundle that will be applied: no other update begins meanwhile,
         wherever this one is interrupted. Returns None if it is not its turn.
         """
-        current = decide.release_of(worker)
-        if current not in (None, self._release):
+        current, release = decide.release_of(worker), decide.release_for(worker, self._release)
+        if current not in (None, release) and not decide.has_own_image(worker):
             if not self._rollout_writes.satisfied(""):
                 self._waiting_for_rollout.add(key)
                 return None
             rollout = [
-                decide.rollout_state(each) for each in self._workers.objects.values() if decide.is_bundle_worker(each)
+                decide.rollout_state(each)
+                for each in self._workers.objects.values()
+                if decide.is_bundle_worker(each) and not decide.has_own_image(each)
             ]
-            blocking_worker = decide.rollout_blocker(key[2], rollout, self._release)
+            blocking_worker = decide.rollout_blocker(key[2], rollout, release)
             if blocking_worker:
                 self._waiting_for_rollout.add(key)
-                message = (
-                    f"version {current} is applied; the update to {self._release} waits for worker {blocking_worker}"
-                )
+                message = f"version {current} is applied; the update to {release} waits for worker {blocking_worker}"
                 await self._update_status(worker, BundleCondition("True", "UpdateWaits", message))
                 return None
-        digest = bundle_revision(bundle_objects(self._bundle_spec(key[2])))
-        bundle_state = decide.bundle_state(worker, self._release, digest, cluster_id, self._now())
+        digest = bundle_revision(bundle_objects(self._bundle_spec(worker)))
+        bundle_state = decide.bundle_state(worker, release, digest, cluster_id, self._now())
         if bundle_state != decide.bundle_of(worker):
-            condition = BundleCondition("False", "Applying", f"version {self._release} is being applied")
+            condition = BundleCondition("False", "Applying", f"version {release} is being applied")
             worker = await self._update_status(worker, condition, bundle_state)
             self._rollout_writes.expect("", worker)
         return worker
@@ -178,10 +182,10 @@ class BundleReconciler:
 
     async def _apply_bundle(self, worker: Object, cluster_client: RemoteCluster, foreign_kinds: frozenset[str]) -> None:
         name = worker["metadata"]["name"]
-        token = await self._tokens.ensure(name) if decide.needs_token(worker) else ""
+        token = await self._tokens.ensure(name) if needs_token(worker) else ""
         address = decide.hub_address(worker, self._settings.hub_url)
-        kubeconfig = hub_kubeconfig(address, self._settings.hub_ca, token)
-        bundle_spec = self._bundle_spec(name, kubeconfig)
+        kubeconfig = hub_kubeconfig(address, self._settings.hub_ca, token, self._settings.server_name())
+        bundle_spec = self._bundle_spec(worker, kubeconfig)
         desired = [obj for obj in bundle_objects(bundle_spec) if obj["kind"] not in foreign_kinds]
         bundle_diff = decide.diff_bundle(desired, cluster_client.bundle_objects, self._release.version)
         for obj, difference in bundle_diff.apply:
@@ -215,7 +219,8 @@ class BundleReconciler:
                 "False", "WorkerNotAvailable", f"Deployment {NAMESPACE}/{bundle_spec.name}: {unavailable_reason}"
             )
         else:
-            condition = BundleCondition("True", "Applied", f"version {self._release} is applied and available")
+            release = decide.release_for(worker, self._release)
+            condition = BundleCondition("True", "Applied", f"version {release} is applied and available")
             bundle_state = {**bundle_state, "availableRevision": bundle_state["revision"]}
         await self._update_status(worker, condition, bundle_state)
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from shoal.fleet.bundle.objects import FIELD_MANAGER, VERSION_LABEL, WORKER_LABEL, ObjectId, object_id, version_label
 from shoal.kinds.clusterapi import kindcluster
-from shoal.kinds.fleet import infrav1, worker_join
+from shoal.kinds.fleet import infrav1
 from shoal.kinds.versions import KUBERNETES_VERSION
 from shoal.objects.conditions import condition_is, get_condition, set_condition
 from shoal.objects.ownership import controller_reference
@@ -193,25 +193,6 @@ def has_owner(obj: Object, owner: Object) -> bool:
     return any(one.get("uid") == owner["metadata"]["uid"] for one in references)
 
 
-# --- join tokens ---
-
-
-def needs_token(worker: Object) -> bool:
-    """True until the worker is heard. One that becomes silent may have lost its certificate: a token for the same store
-    helps.
-    """
-    joined = (worker["metadata"].get("annotations") or {}).get(infrav1.STORE_ANNOTATION)
-    return not worker_join.is_expelled(worker) and not (joined and condition_is(worker, infrav1.READY))
-
-
-def usable_token(secrets: Iterable[Object], worker: str, now: float) -> str:
-    """Returns the Worker's join token that expires last; empty if there is none."""
-    tokens = [token for secret in secrets if (token := worker_join.token_from_secret(secret)) is not None]
-    usable = [token for token in tokens if token.is_join_token and token.worker == worker and not token.is_expired(now)]
-    best = max(usable, key=lambda token: (token.expires_at or 0.0, token.id), default=None)
-    return f"{best.id}.{best.secret}" if best is not None else ""
-
-
 # --- diff ---
 
 
@@ -333,6 +314,17 @@ def release_of(worker: Object) -> BundleRelease | None:
     return BundleRelease(str(state.get("version")), str(state.get("image"))) if state.get("version") else None
 
 
+def release_for(worker: Object, release: BundleRelease) -> BundleRelease:
+    """What a Worker is to have: `release`, the hub's, or an image of its own."""
+    image = infrav1.spec_of(worker).get("image")
+    return BundleRelease(release.version, str(image)) if image else release
+
+
+def has_own_image(worker: Object) -> bool:
+    """Such a Worker takes no part in the rollout of the hub's release."""
+    return bool(infrav1.spec_of(worker).get("image"))
+
+
 def rollout_blocker(name: str, rollout: Iterable[RolloutState], release: BundleRelease) -> str:
     """Returns the Worker whose update is first or in progress; empty if this one may proceed. A Worker that never had a
     bundle, or has begun this release, does not wait. No Worker waits for a cluster that does not answer to begin.
@@ -374,4 +366,9 @@ def bundle_state(worker: Object, release: BundleRelease, revision: str, cluster:
     """Returns `status.bundle` as of the moment this release is applied."""
     current = bundle_of(worker)
     fields = {"version": release.version, "image": release.image, "revision": revision, "cluster": cluster}
-    return current if fields.items() <= current.items() else {**current, **fields, "time": now}
+    if fields.items() <= current.items():
+        return current
+    was_available = bool(current.get("revision")) and current.get("availableRevision") == current["revision"]
+    if was_available and current.get("image") != release.image:
+        fields["previousImage"] = str(current.get("image"))
+    return {**current, **fields, "time": now}

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-import yaml
 
 from shoal import __version__
 
@@ -231,27 +230,3 @@ def _probe(path: str, seconds: int, failures: int) -> Object:
         "timeoutSeconds": 5,
         "failureThreshold": failures,
     }
-
-
-def hub_kubeconfig(server: str, ca: str, token: str) -> str:
-    """Returns the kubeconfig with which the worker joins. Without a token it only identifies the hub, which is enough
-    for a worker that has joined.
-    """
-    user: Object = {"token": token} if token else {}
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [
-            {
-                "name": "hub",
-                "cluster": {
-                    "server": server,
-                    "certificate-authority-data": base64.b64encode(ca.encode()).decode(),
-                },
-            }
-        ],
-        "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": "joining"}}],
-        "current-context": "hub",
-        "users": [{"name": "joining", "user": user}],
-    }
-    return yaml.safe_dump(config, sort_keys=False)

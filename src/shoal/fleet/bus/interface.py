@@ -83,6 +83,9 @@ class Bus(Protocol):
         handlers are called for everything.
         """
 
+    def lag_seconds(self) -> float:
+        """Seconds since when nothing can have been received from the hub."""
+
     def add_event_handler(self, handler: MessageHandler) -> None: ...
 
     async def run(self) -> None:

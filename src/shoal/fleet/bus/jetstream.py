@@ -26,6 +26,7 @@ from nats.js import api
 
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
+from shoal.fleet.bus.link_metrics import BUS_GRACE_SECONDS
 from shoal.fleet.bus.settings import BusSettings
 from shoal.objects.errors import ShoalError, StatusError
 from shoal.runtime.controller import RequeueError
@@ -182,6 +183,8 @@ class NatsConnection:
     def __init__(self, settings: BusSettings, clock: Clock, client_name: str) -> None:
         self._settings, self._clock, self._client_name = settings, clock, client_name
         self._session: JetStreamSession | None = None
+        self.on_failure: Callable[[str], None] = lambda error: None
+        """Called with the error when there was no connection for a while, and with an empty one when there is."""
 
     @property
     def session(self) -> JetStreamSession:
@@ -195,18 +198,22 @@ class NatsConnection:
 
     async def run(self, serve: Callable[[JetStreamSession], Awaitable[None]]) -> None:
         """Calls `serve` on one connection after another."""
-        pause = FIRST_PAUSE
+        pause, down_since = FIRST_PAUSE, self._clock.monotonic()
         while True:
             try:
                 async with connect(self._settings, self._client_name) as session:
+                    self.on_failure("")
                     self._session, started = session, self._clock.monotonic()
                     try:
                         await _serve_until_ended(session, serve(session))
                     finally:
+                        down_since = self._clock.monotonic()
                         if self._clock.monotonic() - started > LONGEST_PAUSE:
                             pause = FIRST_PAUSE
             except (BusUnavailable, SequenceConflict, BusError, StatusError, Unreachable) as error:
                 log.warning("%s: %s; retrying in %.1f s", self._client_name, error, pause)
+                if self._clock.monotonic() - down_since >= BUS_GRACE_SECONDS:
+                    self.on_failure(f"no connection to the NATS server: {error}")
             finally:
                 self._session = None
             await self._clock.sleep(pause)

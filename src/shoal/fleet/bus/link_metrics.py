@@ -9,6 +9,8 @@ from shoal.clock import Clock
 
 RESUME, DIGEST, LIST = "resume", "digest", "list"
 """How the link got in sync again: it resumed the watch, fetched only what differs, or listed everything."""
+BUS_GRACE_SECONDS = 15.0
+"""How long a link may be down before that is reported: a bus that restarts is no failure."""
 MetricSeries = tuple[str, str, Callable[[], float], str]
 """Name, help text, value and labels of a metric."""
 
@@ -41,6 +43,11 @@ class LinkMetrics:
     def lag_seconds(self) -> float:
         """Seconds since when nothing can have been received from the hub."""
         return 0.0 if self._down_since is None else self.clock.monotonic() - self._down_since
+
+    def error(self) -> str:
+        """Returns what is wrong with the link; empty: nothing, or not for long."""
+        lag = self.lag_seconds()
+        return "" if lag < BUS_GRACE_SECONDS else f"no connection to the bus for {lag:.0f} s"
 
     def counters(self) -> list[MetricSeries]:
         bytes_metric = (

@@ -46,6 +46,9 @@ class NatsBus:
     def is_live(self) -> bool:
         return self._metrics.is_live
 
+    def lag_seconds(self) -> float:
+        return self._metrics.lag_seconds()
+
     def add_event_handler(self, handler: MessageHandler) -> None:
         self._cache.add_event_handler(handler)
 

@@ -1,7 +1,7 @@
-"""Approves CertificateSigningRequests of workers, deletes expired join tokens and keeps the workers' namespace.
+"""Approves CertificateSigningRequests of workers, deletes expired join tokens and keeps the workers' namespaces.
 
-A token is annotated with the request before the request is approved. A controller that is killed in between finds its
-own annotation.
+The token and the Worker are annotated with the request before the request is approved. A controller that is killed in
+between finds its own annotations.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 from shoal.client.reflector import Key
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
-from shoal.fleet.join.decide import decide, is_pending, token_id_of, with_decision
+from shoal.fleet.join.decide import decide, is_pending, joined_patch, joined_worker, token_id_of, with_decision
 from shoal.fleet.resources import CSRS, NAMESPACES, SECRETS, WORKERS
 from shoal.kinds.certificates.pem import CSRSubject, parse_request
-from shoal.kinds.fleet import infrav1, worker_join
+from shoal.kinds.fleet import cluster_log, infrav1, worker_join
 from shoal.objects.errors import AlreadyExists, NotFound
 from shoal.runtime.controller import Controller, new_kind_controller
 from shoal.runtime.informer import Informer
@@ -63,8 +63,20 @@ class CSRApprovalReconciler:
             await self._client.merge_patch(
                 SECRETS, secret["metadata"]["name"], {"metadata": patch}, worker_join.TOKEN_NAMESPACE
             )
+        if decision.joins:
+            await self._ensure_joined(csr, name, worker)
         with suppress(NotFound):
             await self._client.update(CSRS, with_decision(csr, decision), "approval")
+
+    async def _ensure_joined(self, csr: Object, name: str, worker: Object | None) -> None:
+        """Certificates are bound to the uid of the Worker, so it exists before the certificate does."""
+        if worker is None:
+            await ensure_worker_namespace(self._client)
+            await self._client.create(WORKERS, joined_worker(csr, name), infrav1.NAMESPACE)
+            return
+        patch = joined_patch(csr, worker)
+        if patch is not None:
+            await self._client.merge_patch(WORKERS, name, patch, infrav1.NAMESPACE)
 
     async def _get_or_none(self, kind: GroupVersionResource, name: str, namespace: str) -> Object | None:
         try:
@@ -105,25 +117,32 @@ class TokenExpiryReconciler:
 
 
 class WorkerNamespaceReconciler:
-    """Creates the workers' namespace before the first worker joins: workers may not create it."""
+    """Creates the namespaces of workers and of logs before the first worker joins: workers may not create them."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self.controller: Controller[Key] = Controller("fleet-home", clock, self.reconcile, workers=1)
-        fields = f"metadata.name={infrav1.NAMESPACE}"
-        self._namespaces = Informer(client, NAMESPACES, clock, fields=fields)
-        self._namespaces.on_sync(self._enqueue)
-        self.controller.watch(self._namespaces, lambda key, old, new: self._enqueue())
+        self._namespaces = [
+            Informer(client, NAMESPACES, clock, fields=f"metadata.name={name}") for _, _, name in _NAMESPACE_KEYS
+        ]
+        for informer in self._namespaces:
+            informer.on_sync(self._enqueue)
+            self.controller.watch(informer, lambda key, old, new: self._enqueue())
 
     def _enqueue(self) -> None:
-        self.controller.queue.add(("", "", infrav1.NAMESPACE))
+        self.controller.queue.add(_NAMESPACE_KEYS[0])
 
     async def reconcile(self, key: Key) -> None:
-        if self._namespaces.has_synced and key not in self._namespaces.objects:
+        present = {key for informer in self._namespaces for key in informer.objects}
+        if all(informer.has_synced for informer in self._namespaces) and not present.issuperset(_NAMESPACE_KEYS):
             await ensure_worker_namespace(self._client)
 
 
+_NAMESPACE_KEYS: tuple[Key, ...] = (("", "", cluster_log.NAMESPACE), ("", "", infrav1.NAMESPACE))
+
+
 async def ensure_worker_namespace(client: Client) -> None:
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": infrav1.NAMESPACE}}
-    with suppress(AlreadyExists):
-        await client.create(NAMESPACES, namespace)
+    """Creates the namespace of Workers, and before it the one of the logs that workers write."""
+    for _, _, name in _NAMESPACE_KEYS:
+        with suppress(AlreadyExists):
+            await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

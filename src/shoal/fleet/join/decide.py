@@ -11,7 +11,7 @@ from typing import Any
 
 from shoal.kinds.certificates.pem import CSRSubject
 from shoal.kinds.fleet import infrav1, worker_join
-from shoal.kinds.fleet.worker_join import BootstrapToken
+from shoal.kinds.fleet.worker_join import JOIN_REQUEST_ANNOTATION, BootstrapToken
 
 Object = dict[str, Any]
 
@@ -26,6 +26,8 @@ class CSRDecision:
     message: str
     claims_token: bool = False
     """The token is marked as used by this request first."""
+    joins: bool = False
+    """The Worker is created, or marked as joined by this request, before it is approved."""
 
 
 def is_pending(csr: Object) -> bool:
@@ -65,6 +67,10 @@ def decide(
     if renewing_worker:
         if renewing_worker != name:
             return _deny("AnotherWorker", f"worker {renewing_worker} may not request a certificate for worker {name}")
+        if worker is None or (csr["spec"].get("uid") or worker["metadata"]["uid"]) != worker["metadata"]["uid"]:
+            return _deny("Deleted", f"worker {name} was deleted")
+        if worker_join.is_expelled(worker):
+            return _deny("Expelled", f"worker {name} was expelled")
         return CSRDecision(APPROVED, "Renewal", f"worker {name} renews its own certificate")
     if token is None or token.is_expired(now):
         return _deny("TokenExpired", f"join token {token_id} has expired")
@@ -80,26 +86,53 @@ def _decide_join(csr: Object, name: str, token: BootstrapToken, worker: Object |
     if worker is not None and worker_join.is_expelled(worker):
         return _deny("Expelled", f"worker {name} was expelled")
     if worker is not None:
-        reject_reason = _name_taken_reason(
-            name, token, str((worker["metadata"].get("annotations") or {}).get(infrav1.STORE_ANNOTATION) or ""), csr
-        )
+        reject_reason = _name_taken_reason(name, token, worker, csr)
         if reject_reason:
             return _deny("NameTaken", reject_reason)
-    return CSRDecision(
-        APPROVED, "JoinToken", f"worker {name} joins with token {token.id}", claims_token=token.request_uid != uid
-    )
+    message = f"worker {name} joins with token {token.id}"
+    return CSRDecision(APPROVED, "JoinToken", message, claims_token=token.request_uid != uid, joins=True)
 
 
-def _name_taken_reason(name: str, token: BootstrapToken, store: str, csr: Object) -> str:
+def _name_taken_reason(name: str, token: BootstrapToken, worker: Object, csr: Object) -> str:
     """Returns why an existing name is not given again; empty if it may be."""
+    annotations = worker["metadata"].get("annotations") or {}
+    store, request_uid = (annotations.get(key) or "" for key in (infrav1.STORE_ANNOTATION, JOIN_REQUEST_ANNOTATION))
+    if request_uid == csr["metadata"]["uid"]:
+        return ""
     if store and store != store_of(csr):
         return (
             f"the name {name} is taken by a worker with another store; start this one with another --name, or delete "
             "that Worker if it is gone for good"
         )
-    if token.worker != name:
+    # The same worker comes again, with another token, if it was killed before it registered.
+    has_registered = bool(infrav1.spec_of(worker).get("version"))
+    if token.worker != name and (has_registered or not store or not request_uid):
         return f"worker {name} already exists; to let it join again, create a token with --name {name}"
     return ""
+
+
+def joined_worker(csr: Object, name: str) -> Object:
+    """Returns the Worker of a worker that joins by a name nobody has. No hub starts a process for it."""
+    annotations = {infrav1.STORE_ANNOTATION: store_of(csr), JOIN_REQUEST_ANNOTATION: csr["metadata"]["uid"]}
+    return {
+        "apiVersion": infrav1.API_VERSION,
+        "kind": infrav1.WORKER,
+        "metadata": {
+            "name": name,
+            "namespace": infrav1.NAMESPACE,
+            "annotations": {key: value for key, value in annotations.items() if value},
+        },
+        "spec": {"infrastructure": infrav1.EXTERNAL_WORKER},
+    }
+
+
+def joined_patch(csr: Object, worker: Object) -> Object | None:
+    """Returns the patch that marks a Worker as joined by the request; None if it is marked."""
+    metadata, request_uid = worker["metadata"], csr["metadata"]["uid"]
+    if (metadata.get("annotations") or {}).get(JOIN_REQUEST_ANNOTATION) == request_uid:
+        return None
+    version = metadata["resourceVersion"]
+    return {"metadata": {"resourceVersion": version, "annotations": {JOIN_REQUEST_ANNOTATION: request_uid}}}
 
 
 def _deny(reason: str, message: str) -> CSRDecision:

@@ -33,7 +33,7 @@ from shoal.kinds.fleet import infrav1, migration
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller, RequeueError
-from shoal.runtime.informer import Informer
+from shoal.runtime.informer import EventHandler, Informer
 
 Object = dict[str, Any]
 StillWanted = Callable[[Object], bool]
@@ -65,10 +65,14 @@ class MigrationReconciler:
         self.reservations = scheduler.reservations
         self.still_wanted: dict[str, StillWanted] = {}
         """By migration reason."""
-        self.can_restore: Callable[[str], bool] = lambda worker: True
-        """Returns whether a Worker can take over a cluster."""
+        self.can_restore: Callable[[str, str], bool] = lambda source, worker: True
+        """Returns whether a Worker can take over the clusters of a source Worker."""
+        self.can_read_log: Callable[[str, str], bool] = lambda source, worker: True
+        """Returns whether a Worker is of a release that reads the logs of a source Worker."""
         self.handlers: list[Callable[[str], None]] = []
         """Called with the names of Workers whose ManagedClusters have changed."""
+        self.cluster_handlers: list[EventHandler] = []
+        """Called with changes of ManagedClusters, own writes included."""
         self._planned_at: dict[Key, tuple[str, float]] = {}
         """When a planned migration was first seen, on the monotonic clock."""
         self._backoff_until: dict[Key, float] = {}
@@ -117,6 +121,8 @@ class MigrationReconciler:
             self.controller.queue.add(key_of(managed))
 
     def _on_managed_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for on_change in self.cluster_handlers:
+            on_change(key, old, new)
         self._notify({worker for obj in (old, new) if obj is not None for worker in _workers_of(key, obj)})
         if new is None:
             self._planned_at.pop(key, None)
@@ -167,6 +173,8 @@ class MigrationReconciler:
         if move["from"] != infrav1.assigned_worker(managed) or is_wanted is None or not is_wanted(managed):
             return MigrationObstacle("Cancelled", f"the migration from worker {move['from']} is no longer wanted")
         unfit_reason = self.reservations.unfit_reason(key, move["to"])
+        if not unfit_reason and not self.can_read_log(move["from"], move["to"]):
+            unfit_reason = f"its release does not read the log of worker {move['from']}"
         return (
             MigrationObstacle("TargetUnfit", f"worker {move['to']} cannot host it: {unfit_reason}")
             if unfit_reason

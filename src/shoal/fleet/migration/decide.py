@@ -52,7 +52,8 @@ def has_expired(
 Object = dict[str, Any]
 
 LOST, DRAIN, TAINT, REBALANCE = "WorkerLost", "Drain", "Taint", "Rebalance"
-"""Migration reasons."""
+REQUEST, REQUIREMENTS = "Request", "Requirements"
+"""Migration reasons. The last: its Worker does not meet `location` or `workerSelector` of its spec."""
 MOVABLE_INFRASTRUCTURE = "embedded"
 """Other infrastructures have their control planes on machines that do not move."""
 
@@ -124,6 +125,13 @@ def supports_fencing(lease: Object | None) -> bool:
     return bool(annotations.get(infrav1.FENCES_ANNOTATION) == "true")
 
 
+def can_read_log(lease: Object | None, source_lease: Object | None) -> bool:
+    """False if the worker is of a release that does not read the logs of the source worker, which are in the namespace
+    of logs.
+    """
+    return infrav1.has_log_namespace(lease) or not infrav1.has_log_namespace(source_lease)
+
+
 def _backup_age(backup: Object, lease: Object | None) -> float | None:
     """Age of the backup at the last heartbeat; both times are from the worker's clock."""
     try:
@@ -174,7 +182,7 @@ def completed_status(managed: Object, now: str) -> Object | None:
         return None
     last_move = infrav1.status_of(managed).get("lastMove") or {}
     return _with_moving_condition(
-        managed, "False", "Moved", f"from worker {last_move.get('from')} to {last_move.get('to')}", now
+        managed, "False", infrav1.MOVED, f"from worker {last_move.get('from')} to {last_move.get('to')}", now
     )
 
 

@@ -8,6 +8,7 @@ safety rules are in `lease_expiry` and `decide`; `controller` writes.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
 from shoal.client.reflector import Key, key_of
@@ -22,6 +23,7 @@ from shoal.fleet.migration.decide import (
     LeaseObservation,
     MigrationObstacle,
     RestoreSource,
+    can_read_log,
     has_expired,
     infrastructure_obstacle,
     observe_lease,
@@ -55,7 +57,7 @@ class EvictionReconciler:
         self._client, self._clock = client, clock
         self.migrations = MigrationReconciler(client, clock, scheduler)
         self.migrations.still_wanted |= {DRAIN: self._is_wanted, TAINT: self._is_wanted}
-        self.migrations.can_restore = self._can_restore
+        self.migrations.can_restore, self.migrations.can_read_log = self._can_restore, self._can_read_log
         self.migrations.handlers.append(self._on_hosting)
         self._lease_observations: dict[str, LeaseObservation] = {}
         """Leases by Worker: since when each has its current state."""
@@ -121,9 +123,17 @@ class EvictionReconciler:
         if worker in self._active or worker in self._lost or self.worker(worker) is None:
             self.controller.queue.add(worker)
 
-    def _can_restore(self, worker: str) -> bool:
-        """True if the worker can take over a cluster, as its Lease says."""
-        return supports_fencing(self._leases.get(("", infrav1.NAMESPACE, infrav1.lease_name(worker))))
+    def _lease(self, worker: str) -> Object | None:
+        return self._leases.get(("", infrav1.NAMESPACE, infrav1.lease_name(worker)))
+
+    def _can_restore(self, source: str, worker: str) -> bool:
+        """True if the worker can take over a cluster of the source worker, as their Leases say."""
+        return supports_fencing(self._lease(worker)) and self._can_read_log(source, worker)
+
+    def _can_read_log(self, source: str, worker: str) -> bool:
+        if not self._leases.has_synced:
+            raise RequeueError("informer of Leases has not synced yet")
+        return can_read_log(self._lease(worker), self._lease(source))
 
     def _is_wanted(self, managed: Object) -> bool:
         """A planned migration continues even though a hub that starts counts toleration seconds anew."""
@@ -131,6 +141,10 @@ class EvictionReconciler:
             raise RequeueError("informer of Workers has not synced yet")
         worker = self.worker(infrav1.assigned_worker(managed))
         return worker is not None and self._eviction_due(managed, worker) != eviction.EvictionDue()
+
+    def is_evicted(self, managed: Object, worker: Object) -> bool:
+        """Reports whether the ManagedCluster has to leave because of its Worker: a drain, a taint, or its loss."""
+        return eviction.is_lost(worker) or bool(self._eviction_due(managed, worker).reason)
 
     def _eviction_due(self, managed: Object, worker: Object) -> eviction.EvictionDue:
         since = self._tainted_since.get(worker["metadata"]["name"], {})
@@ -249,17 +263,18 @@ class EvictionReconciler:
         if self.migrations.backoff_remaining(key):
             self._waits_for_capacity = True
             return MigrationObstacle("TookTooLong", "the last migration timed out; it is retried later")
-        return infrastructure_obstacle(managed) or self._find_target(key, unschedulable_by_requirements)
+        return infrastructure_obstacle(managed) or self._find_target(name, key, unschedulable_by_requirements)
 
     def _find_target(
-        self, key: Key, unschedulable_by_requirements: dict[ClusterRequirements, Unschedulable]
+        self, source: str, key: Key, unschedulable_by_requirements: dict[ClusterRequirements, Unschedulable]
     ) -> str | MigrationObstacle:
         """`unschedulable_by_requirements` caches failures of equal requirements. A migration uses capacity and frees
         none.
         """
         requirements = self.migrations.reservations.requirements_of(key)
         cached = unschedulable_by_requirements.get(requirements) if requirements is not None else None
-        result = cached or self.migrations.reservations.find_other_worker(key, self.migrations.can_restore)
+        can_restore = partial(self.migrations.can_restore, source)
+        result = cached or self.migrations.reservations.find_other_worker(key, can_restore)
         if isinstance(result, str):
             return result
         if requirements is not None:
@@ -270,7 +285,9 @@ class EvictionReconciler:
     def _reserved_target(self, managed: Object) -> str:
         """Returns the Worker on which capacity is reserved for it already; empty if there is none."""
         to = infrav1.migration_target(managed)
-        return "" if self.migrations.reservations.unfit_reason(key_of(managed), to) else to
+        if self.migrations.reservations.unfit_reason(key_of(managed), to):
+            return ""
+        return to if self._can_read_log(infrav1.assigned_worker(managed), to) else ""
 
     async def _evacuate(
         self, name: str, worker: Object
@@ -283,7 +300,7 @@ class EvictionReconciler:
         if not (to_move or migrated or get_condition(worker, eviction.EVACUATED)):
             return None, None, None
         progress = EvictionProgress(remaining=len(to_move), restoring=len(migrated))
-        lease = self._leases.get(("", infrav1.NAMESPACE, infrav1.lease_name(name)))
+        lease = self._lease(name)
         observation = self._lease_observations[name] = observe_lease(
             self._lease_observations.get(name), lease, self._clock.monotonic()
         )
@@ -314,9 +331,8 @@ class EvictionReconciler:
     async def _migrate_lost(
         self, name: str, to_move: list[Object], lease: Object | None, progress: EvictionProgress
     ) -> None:
-        under_way = [
-            each for each in self.migrations.all_migrated() if _last_move_reason(each) == LOST and not _has_failed(each)
-        ]
+        lost = [each for each in self.migrations.all_migrated() if _last_move_reason(each) == LOST]
+        under_way = [each for each in lost if infrav1.status_of(each).get("phase") != infrav1.FAILED]
         available = self.migrations.settings.at_once - len(under_way)
         unschedulable_by_requirements: dict[ClusterRequirements, Unschedulable] = {}
         for managed in eviction.sort_by_name(to_move):
@@ -324,9 +340,8 @@ class EvictionReconciler:
                 continue  # Its planned migration completes to its target.
             restore_source = restore_source_of(managed, lease, self.migrations.settings)
             if not isinstance(restore_source, MigrationObstacle) and available > 0:
-                target = self._reserved_target(managed) or self._find_target(
-                    key_of(managed), unschedulable_by_requirements
-                )
+                key = key_of(managed)
+                target = self._reserved_target(managed) or self._find_target(name, key, unschedulable_by_requirements)
                 if isinstance(target, str):
                     if not await self._migrate(name, managed, target):
                         return
@@ -378,10 +393,6 @@ def _moves_when_lost(managed: Object) -> bool:
 
 def _last_move_reason(managed: Object) -> str:
     return str((infrav1.status_of(managed).get("lastMove") or {}).get("reason") or "")
-
-
-def _has_failed(managed: Object) -> bool:
-    return bool(infrav1.status_of(managed).get("phase") == infrav1.FAILED)
 
 
 def _namespaced_name(managed: Object) -> str:

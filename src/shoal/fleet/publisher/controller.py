@@ -56,6 +56,7 @@ class Publisher:
         self._managed.on_sync(self._enqueue_all)
         self.controller.watch(self._managed, self._on_managed_cluster)
         self.controller.sources.append(self._run)
+        self._connection.on_failure = lambda error: self.controller.on_failure(self.controller.name, error)
 
     def _on_managed_cluster(self, key: Key, old: Object | None, new: Object | None) -> None:
         self.controller.queue.add((key[1], key[2]))

@@ -117,8 +117,9 @@ class Rebalancer:
     def _plan(self, current: RebalanceSettings) -> list[ClusterMove]:
         if any(is_lost(worker) for worker in self._workers.objects.values()):
             return []
+        can_restore = self._migrations.can_restore
         candidates = [
-            each for each in self._migrations.reservations.candidates() if self._migrations.can_restore(each[0].name)
+            each for each in self._migrations.reservations.candidates() if can_restore(each[0].name, each[0].name)
         ]
         managed = self._migrations.all_clusters()
         movable = movable_clusters(candidates, managed, current.cooldown, self._clock.now())
@@ -132,6 +133,7 @@ class Rebalancer:
             if (
                 available > 0
                 and not self._migrations.backoff_remaining(key_of(obj))
+                and self._migrations.can_restore(move.start, move.end)
                 and self._migrations.reservations.has_room(key_of(obj), move.end)
             ):
                 await self._migrations.plan(obj, move.end, REBALANCE)

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.fit.resources import parse_amounts
+from shoal.fleet.scheduler.requirements import CPU, MACHINE_CPU, MACHINE_MEMORY, MEMORY
 from shoal.kinds.fleet import infrav1
+from shoal.kinds.fleet.kindhosting import KIND_AVAILABLE
 from shoal.objects.conditions import condition_is, get_condition
 
 Object = dict[str, Any]
@@ -34,6 +36,12 @@ class Candidate:
     """Releases or minor versions its clusters may have; empty: any."""
     allocatable: tuple[tuple[str, int], ...] = ()
     """Upper limits for all nodes of its clusters together. A resource that is not listed is not limited."""
+    machine: tuple[tuple[str, int], ...] = ()
+    """What its machine has for the nodes of kind clusters. A resource that is not listed is not limited."""
+    kind_versions: frozenset[str] = frozenset()
+    """Releases that its kind clusters may have; empty: any."""
+    kind_error: str = ""
+    """The reason for which there can be no kind clusters on its machine now; empty if there can be."""
     cost: float = 0.0
     auto_worker_hash: str = ""
     """Hash of the requirements it was created for, where the scheduler created it."""
@@ -79,10 +87,25 @@ def candidate_of(worker: Object) -> Candidate:
         infrastructures=frozenset(spec.get("provides") or ()),
         versions=frozenset(spec.get("versions") or ()),
         allocatable=tuple(sorted(parse_amounts(spec.get("allocatable")).items())),
+        machine=_machine_amounts(worker),
+        kind_versions=frozenset((infrav1.status_of(worker).get("kind") or {}).get("versions") or ()),
+        kind_error=_kind_error(worker),
         cost=float(spec.get("cost") or 0),
         auto_worker_hash=labels.get(infrav1.AUTO_WORKER_LABEL, ""),
         supervisor_error=_supervisor_error(worker) if infrav1.AUTO_WORKER_LABEL in labels else "",
     )
+
+
+def _machine_amounts(worker: Object) -> tuple[tuple[str, int], ...]:
+    reported = infrav1.status_of(worker).get("kind") or {}
+    amounts = parse_amounts({name: reported[name] for name in (CPU, MEMORY) if reported.get(name)})
+    return tuple((MACHINE_CPU if name == CPU else MACHINE_MEMORY, amount) for name, amount in amounts.items())
+
+
+def _kind_error(worker: Object) -> str:
+    """A worker that has not reported yet has no error: what it is assigned waits for it."""
+    condition = get_condition(worker, KIND_AVAILABLE) or {}
+    return str(condition.get("reason") or "") if condition.get("status") == "False" else ""
 
 
 def _supervisor_error(worker: Object) -> str:

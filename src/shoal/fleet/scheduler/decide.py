@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.fleet.scheduler.candidate import Candidate, WorkerUsage
-from shoal.fleet.scheduler.filters import FilterFailure, filter_capacity, filter_version, run_filters
+from shoal.fleet.scheduler.filters import FilterFailure, filter_capacity, filter_version, offered_versions, run_filters
 from shoal.fleet.scheduler.requirements import ClusterRequirements
 from shoal.fleet.scheduler.scores import ScoringContext, score_worker
 from shoal.kinds.fleet import infrav1, migration
@@ -76,7 +76,9 @@ def fit_error(requirements: ClusterRequirements, workers: Iterable[tuple[Candida
     if not candidates:
         return Unschedulable(NO_WORKERS, NO_WORKERS_MESSAGE)
     if all(filter_version(requirements, worker) for worker, _ in candidates):
-        versions = sorted({each for worker, _ in candidates for each in worker.versions}, key=_version_key)
+        versions = sorted(
+            {each for worker, _ in candidates for each in offered_versions(requirements, worker)}, key=_version_key
+        )
         message = f"no worker offers version {requirements.version}; offered: {', '.join(versions)}"
         return Unschedulable("VersionNotOffered", message)
     return Unschedulable(_common_reason(failures), _fit_message(len(candidates), failures))

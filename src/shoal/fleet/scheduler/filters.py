@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from shoal.fit.resources import to_quantities
 from shoal.fit.taints import first_untolerated
 from shoal.fleet.scheduler.candidate import Candidate, WorkerUsage
-from shoal.fleet.scheduler.requirements import ClusterRequirements
+from shoal.fleet.scheduler.requirements import CPU, MACHINE_CPU, MACHINE_MEMORY, MEMORY, ClusterRequirements
+from shoal.kinds.fleet.kindhosting import KIND
 
 Object = dict[str, Any]
 
@@ -40,18 +41,41 @@ def filter_infrastructure(requirements: ClusterRequirements, worker: Candidate) 
     if requirements.infrastructure in worker.infrastructures:
         return None
     what = f"infrastructure {requirements.infrastructure}"
+    if requirements.infrastructure == KIND:
+        what += " (start a worker with --kind where kind and a container engine are installed: docs/kind.md)"
     return FilterFailure("InfrastructureNotProvided", f"does not provide {what}", f"do not provide {what}")
 
 
+_KIND_ERRORS = {
+    "KindNotFound": "no kind command",
+    "EngineNotFound": "no container engine",
+    "EngineUnavailable": "a container engine that does not answer",
+}
+"""By reason of the condition KindAvailable."""
+
+
+def filter_kind(requirements: ClusterRequirements, worker: Candidate) -> FilterFailure | None:
+    if requirements.infrastructure != KIND or not worker.kind_error:
+        return None
+    what = _KIND_ERRORS.get(worker.kind_error, f"no kind that works ({worker.kind_error})")
+    return FilterFailure("KindNotAvailable", f"has {what}", f"have {what}")
+
+
 def filter_version(requirements: ClusterRequirements, worker: Candidate) -> FilterFailure | None:
+    offered = offered_versions(requirements, worker)
     if (
         not requirements.version
-        or not worker.versions
-        or not {requirements.version, minor_version(requirements.version)}.isdisjoint(worker.versions)
+        or not offered
+        or not {requirements.version, minor_version(requirements.version)}.isdisjoint(offered)
     ):
         return None
     what = f"version {requirements.version}"
     return FilterFailure("VersionNotOffered", f"does not offer {what}", f"do not offer {what}")
+
+
+def offered_versions(requirements: ClusterRequirements, worker: Candidate) -> frozenset[str]:
+    """Empty: any."""
+    return worker.kind_versions if requirements.infrastructure == KIND else worker.versions
 
 
 def minor_version(release: str) -> str:
@@ -94,6 +118,7 @@ FILTERS: dict[str, Filter] = {
     "leaving": filter_deleting,
     "cordoned": filter_cordoned,
     "infrastructure": filter_infrastructure,
+    "kind": filter_kind,
     "version": filter_version,
     "location": filter_location,
     "selector": filter_selector,
@@ -110,6 +135,9 @@ def run_filters(requirements: ClusterRequirements, worker: Candidate) -> FilterF
     return None
 
 
+_MACHINE_RESOURCES = {MACHINE_CPU: CPU, MACHINE_MEMORY: MEMORY}
+
+
 def filter_capacity(requirements: ClusterRequirements, worker: Candidate, usage: WorkerUsage) -> FilterFailure | None:
     """The last filter, and the only one that changes with every binding: slots, and resources where they are
     limited.
@@ -121,7 +149,10 @@ def filter_capacity(requirements: ClusterRequirements, worker: Candidate, usage:
     name = insufficient_resource(requirements, worker, usage)
     if not name:
         return None
-    what = f"less than {to_quantities({name: requirements.requests[name]})[name]} {name} left"
+    resource = _MACHINE_RESOURCES.get(name, name)
+    what = f"less than {to_quantities({resource: requirements.requests[name]})[resource]} {resource} left"
+    if resource != name:
+        what += " on its machine for kind nodes"
     return FilterFailure("NotEnoughResources", f"has {what}", f"have {what}")
 
 
@@ -132,7 +163,7 @@ def has_capacity(requirements: ClusterRequirements, worker: Candidate, usage: Wo
 
 def insufficient_resource(requirements: ClusterRequirements, worker: Candidate, usage: WorkerUsage) -> str:
     """Returns the first resource of which not enough is left; empty if there is enough."""
-    for name, allocatable in worker.allocatable:
+    for name, allocatable in (*worker.allocatable, *worker.machine):
         requested = requirements.requests.get(name, 0)
         if requested and requested > allocatable - usage.amounts[name]:
             return name

@@ -11,13 +11,15 @@ from typing import Any
 import orjson
 
 from shoal.fit.resources import Resources, add_to, parse_amounts
-from shoal.kinds.fleet import infrav1
+from shoal.kinds.fleet import infrav1, kindhosting
 from shoal.objects.errors import BadRequest
 from shoal.objects.selectors import SELECT_EVERYTHING, LabelSelector, from_label_selector
 
 Object = dict[str, Any]
 
 NODES, CPU, MEMORY = "nodes", "cpu", "memory"
+MACHINE_CPU, MACHINE_MEMORY = "machine-cpu", "machine-memory"
+"""What the nodes of kind clusters take of the machine of their Worker."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,13 +60,21 @@ def requirements_of(managed: Object) -> ClusterRequirements:
 
 
 def node_requests(managed: Object) -> Resources:
-    """Returns what its nodes take of a Worker's `spec.allocatable`."""
+    """Returns what its nodes take of a Worker's `spec.allocatable`, and those of a kind cluster of the machine."""
+    if kindhosting.is_kind(managed):
+        return _kind_node_requests(kindhosting.node_count(managed))
     total: Resources = {}
     for size, count in infrav1.requested_machines(managed):
         if count:
             each = parse_amounts({CPU: size.cpu, MEMORY: size.memory, NODES: 1})
             add_to(total, {name: amount * count for name, amount in each.items()})
     return total
+
+
+def _kind_node_requests(count: int) -> Resources:
+    each = parse_amounts({CPU: kindhosting.NODE_CPU, MEMORY: kindhosting.NODE_MEMORY, NODES: 1})
+    each |= {MACHINE_CPU: each[CPU], MACHINE_MEMORY: each[MEMORY]}
+    return {name: amount * count for name, amount in each.items()}
 
 
 class RequirementsCache:

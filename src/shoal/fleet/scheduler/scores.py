@@ -37,9 +37,9 @@ class ScoringContext:
 def headroom_score(requirements: ClusterRequirements, worker: Candidate, usage: WorkerUsage) -> float:
     """Share that stays free, with the cluster placed there, of the scarcest of slots and limited resources."""
     used_share = (usage.clusters + 1) / worker.capacity
-    if worker.allocatable:
+    if worker.allocatable or worker.machine:
         requests = requirements.requests
-        for name, allocatable in worker.allocatable:
+        for name, allocatable in (*worker.allocatable, *worker.machine):
             if requests.get(name):
                 used_share = max(used_share, (usage.amounts[name] + requests[name]) / allocatable)
     return 1 - used_share

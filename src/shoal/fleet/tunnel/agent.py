@@ -12,7 +12,13 @@ from shoal.client.transport import RESTConfig, Unreachable
 from shoal.client.upgrade import upgrade
 from shoal.clock import Clock
 from shoal.fleet.tunnel.frames import PROTOCOL
-from shoal.fleet.tunnel.paths import HUB_REQUEST_PREFIX, local_request, reject_upgrade
+from shoal.fleet.tunnel.paths import (
+    HUB_REQUEST_PREFIX,
+    HostedPath,
+    local_request,
+    parse_hosted_path,
+    reject_upgrade,
+)
 from shoal.fleet.tunnel.raw_connection import Connector
 from shoal.fleet.tunnel.worker_end import WorkerTunnel
 from shoal.objects.errors import NotFound, StatusError
@@ -22,6 +28,9 @@ log = logging.getLogger("shoal.fleet")
 
 Dial = Callable[[Callable[[ByteStream], Receiver]], Awaitable[None]]
 """Opens a connection to the hub and hands it over, as `wire.Upgrade` does at the other end."""
+
+ForeignClusters = Callable[[HostedPath], Handler | None]
+"""Returns what answers the requests for a cluster that the worker's own server does not serve; None: it serves it."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 """Seconds between attempts, half of that at least: a link that comes back after days is used within seconds."""
@@ -33,7 +42,13 @@ def no_hub_requests(request: Request) -> Answer:
     raise NotFound("the server could not find the requested resource")
 
 
-def restrict_to_hosted(handler: Handler, hub_requests: Handler) -> Handler:
+def no_foreign_clusters(target: HostedPath) -> Handler | None:
+    return None
+
+
+def restrict_to_hosted(
+    handler: Handler, hub_requests: Handler, foreign_clusters: ForeignClusters = no_foreign_clusters
+) -> Handler:
     """Restricts `handler` to what clients may reach through the hub. `hub_requests` answers requests that the hub makes
     itself: this end of the tunnel is the only way to it.
     """
@@ -42,7 +57,8 @@ def restrict_to_hosted(handler: Handler, hub_requests: Handler) -> Handler:
         reject_upgrade(request)
         if request.path.startswith(HUB_REQUEST_PREFIX):
             return hub_requests(request)
-        return handler(local_request(request))
+        foreign = foreign_clusters(parse_hosted_path(request.path))
+        return handler(local_request(request)) if foreign is None else foreign(request)
 
     return answer
 
@@ -57,11 +73,13 @@ class TunnelAgent:
         *,
         connector: Connector | None = None,
         hub_requests: Handler = no_hub_requests,
+        foreign_clusters: ForeignClusters = no_foreign_clusters,
         random_float: Callable[[], float] = random.random,
     ) -> None:
         self.name = f"tunnel of {worker}"
         self._dial, self._clock, self._worker, self._random = dial, clock, worker, random_float
-        self._handler, self._connector = restrict_to_hosted(handler, hub_requests), connector
+        self._handler = restrict_to_hosted(handler, hub_requests, foreign_clusters)
+        self._connector = connector
 
     async def run(self) -> None:
         pause = FIRST_PAUSE
@@ -100,8 +118,17 @@ def new_tunnel_agent(
     *,
     connector: Connector | None = None,
     hub_requests: Handler = no_hub_requests,
+    foreign_clusters: ForeignClusters = no_foreign_clusters,
 ) -> TunnelAgent:
     """Keeps a tunnel to the hub, through which it reaches the clusters that the server behind `handler` hosts.
     `connector` takes raw connections to them. `hub_requests` answers the hub itself.
     """
-    return TunnelAgent(dial, handler, clock, name, connector=connector, hub_requests=hub_requests)
+    return TunnelAgent(
+        dial,
+        handler,
+        clock,
+        name,
+        connector=connector,
+        hub_requests=hub_requests,
+        foreign_clusters=foreign_clusters,
+    )

@@ -137,7 +137,7 @@ def encode_head(status: int, content_type: str, headers: HeaderPairs, length: in
 
 def decode_head(payload: bytes) -> HeadFrame:
     status, content_type, pairs, length = _decode_list(payload, 4)
-    if not (_is_count(status) and 200 <= status <= 599 and isinstance(content_type, str)):
+    if not (_is_count(status) and (status == 101 or 200 <= status <= 599) and isinstance(content_type, str)):
         raise ProtocolError("invalid response in HEAD frame")
     if length is not None and not _is_count(length):
         raise ProtocolError("invalid length in HEAD frame")

@@ -33,7 +33,7 @@ from shoal.fleet.tunnel.frames import (
     encode_open,
     encode_window,
 )
-from shoal.fleet.tunnel.paths import HostedPath, end_to_end_headers
+from shoal.fleet.tunnel.paths import UPGRADE_HEADER, HostedPath, end_to_end_headers
 from shoal.fleet.tunnel.raw_connection import (
     CLIENT_ADDRESS_HEADER,
     CONNECT,
@@ -41,14 +41,16 @@ from shoal.fleet.tunnel.raw_connection import (
     RawConnection,
     SocketHandler,
 )
+from shoal.fleet.tunnel.upgraded_stream import UpgradedStream
 from shoal.objects.errors import StatusError, Unavailable
-from shoal.objects.wire import Answer, ByteStream, Receiver, Request, Response, Sink, StreamResponse
+from shoal.objects.wire import Answer, ByteStream, Receiver, Request, Response, Sink, StreamResponse, Upgrade
 
 log = logging.getLogger("shoal.fleet")
 
 MAX_BUFFERED_RESPONSE = 1024 * 1024
 """Longer responses are not buffered."""
 MAX_LOGGED_REFUSALS = 100
+SWITCHING_PROTOCOLS = 101
 TOO_OLD = "it does not know such connections: upgrade the worker"
 
 
@@ -75,7 +77,7 @@ class HubTunnel:
         self._connection = TunnelConnection(worker, clock, self._on_frame, self._on_connection_lost, ping_seconds)
         self._connection.ping_handlers += [self._reset_abandoned, self._close_idle]
         self._streams: dict[int, _HubStream] = {}
-        self._raw_connections: dict[int, RawConnection] = {}
+        self._raw_connections: dict[int, RawConnection | UpgradedStream] = {}
         self._attach_tasks: set[asyncio.Task[None]] = set()
         self._logged_refusals: set[str] = set()
         self._last_stream_id = 0
@@ -107,9 +109,7 @@ class HubTunnel:
 
         def connect(sock: socket.socket, client: str, on_closed: Callable[[], None]) -> None:
             stream_id = self._next_stream_id()
-            raw = RawConnection(
-                stream_id, self._connection, lambda number: self._raw_connections.pop(number, None), on_closed
-            )
+            raw = RawConnection(stream_id, self._connection, self._remove_raw, on_closed)
             request = Request(CONNECT, target.path, headers={CLIENT_ADDRESS_HEADER: client})
             self._raw_connections[stream_id] = raw
             self._connection.send(OPEN, stream_id, encode_open(request))
@@ -135,7 +135,8 @@ class HubTunnel:
         head = encode_open(request)
         if len(head) > MAX_PAYLOAD:
             raise StatusError("request headers too large", code=431, reason="RequestHeaderFieldsTooLarge")
-        stream = _HubStream(self._next_stream_id(), self._connection, self._reset)
+        protocol = request.headers.get(UPGRADE_HEADER, "")
+        stream = _HubStream(self._next_stream_id(), self._connection, self._reset, protocol)
         self._streams[stream.stream_id] = stream
         self._connection.send(OPEN, stream.stream_id, head)
         if request.body:
@@ -156,11 +157,17 @@ class HubTunnel:
             stream.send_buffer.drop()
             self._connection.send(RESET, stream.stream_id)
 
+    def _remove_raw(self, number: int) -> None:
+        self._raw_connections.pop(number, None)
+
     def _on_frame(self, frame: Frame) -> None:
         stream = self._streams.get(frame.stream)
         if frame.kind == OPEN:
             raise ProtocolError("unexpected OPEN frame")
         raw = self._raw_connections.get(frame.stream)
+        if isinstance(raw, UpgradedStream):
+            raw.on_frame(frame)
+            return
         if raw is not None:
             self._on_raw_frame(raw, frame)
             return
@@ -170,7 +177,7 @@ class HubTunnel:
             stream.send_buffer.grant(decode_window(frame.payload))
             self._connection.enqueue(stream.send_buffer)
         elif frame.kind == HEAD:
-            stream.on_head(decode_head(frame.payload))
+            self._on_head(stream, decode_head(frame.payload))
         elif frame.kind == DATA:
             stream.on_data(frame.payload)
         elif frame.kind in (END, RESET):
@@ -180,6 +187,14 @@ class HubTunnel:
                 stream.on_end()
             else:
                 stream.fail(Unavailable(f"{self._peer} aborted the response", retry_after=1))
+
+    def _on_head(self, stream: _HubStream, head: HeadFrame) -> None:
+        if head.status != SWITCHING_PROTOCOLS:
+            stream.on_head(head)
+            return
+        upgraded = stream.upgrade(head, self._remove_raw)
+        del self._streams[stream.stream_id]
+        self._raw_connections[stream.stream_id] = upgraded
 
     def _on_raw_frame(self, raw: RawConnection, frame: Frame) -> None:
         if frame.kind == HEAD:
@@ -213,6 +228,9 @@ class HubTunnel:
         """Resets streams whose client went away before it got the response."""
         for stream in [stream for stream in self._streams.values() if stream.is_abandoned()]:
             self._reset(stream)
+        for raw in list(self._raw_connections.values()):
+            if isinstance(raw, UpgradedStream) and raw.is_abandoned():
+                raw.abort()
 
     def _close_idle(self) -> None:
         is_idle = not self._streams and not self._raw_connections and self._last_used_id == self._last_stream_id
@@ -225,8 +243,11 @@ class HubTunnel:
 class _HubStream:
     """One request and its response."""
 
-    def __init__(self, stream_id: int, connection: TunnelConnection, reset: Callable[[_HubStream], None]) -> None:
-        self.stream_id = stream_id
+    def __init__(
+        self, stream_id: int, connection: TunnelConnection, reset: Callable[[_HubStream], None], protocol: str
+    ) -> None:
+        """`protocol` is what the client asks to upgrade to; empty: nothing."""
+        self.stream_id, self._protocol = stream_id, protocol
         self.send_buffer = SendBuffer(stream_id)
         self.response: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._connection, self._reset = connection, reset
@@ -239,6 +260,16 @@ class _HubStream:
         self._end_sink: Callable[[Sink], None] | None = None
         """How the sink ends, once that is known."""
         self._pings_since_response = 0
+
+    def upgrade(self, head: HeadFrame, on_done: Callable[[int], object]) -> UpgradedStream:
+        """Answers with 101. What follows is no response any more."""
+        protocol = dict(head.headers).get(UPGRADE_HEADER, "")
+        if self._head is not None or not self._protocol or protocol.lower() != self._protocol.lower():
+            raise ProtocolError("unexpected upgrade")
+        upgraded = UpgradedStream(self._connection, self.send_buffer, self._receive_window, on_done)
+        if not self.response.done():
+            self.response.set_result(Upgrade(protocol, upgraded.join, headers=end_to_end_headers(head.headers)))
+        return upgraded
 
     def on_head(self, head: HeadFrame) -> None:
         if self._head is not None:

@@ -19,9 +19,16 @@ HUB_REQUEST_PREFIX = "/hub-requests/"
 """Paths of requests that the hub itself makes to a worker. A request of a client never gets such a path: what the hub
 forwards begins with the segment above.
 """
+UNREACHABLE_HEADER = "x-shoal-unreachable"
+"""Marks the answer of another hub that could not pass a request on, which is not an answer of the hosted cluster."""
 HUB_REMOTE = "hub"
 """Remote address that a worker's server sees for such a request."""
 
+UPGRADE_HEADER = "upgrade"
+UPGRADED_SUBRESOURCES = frozenset({"attach", "exec", "portforward"})
+"""Subresources of pods with an upgrade."""
+PROXY_SUBRESOURCE = "proxy"
+"""Subresource of pods, services and nodes, with a path behind it. What is there may upgrade."""
 _HOP_BY_HOP_HEADERS = frozenset(
     {
         "connection", "content-length", "expect", "http2-settings", "keep-alive", "proxy-authenticate",
@@ -75,17 +82,22 @@ def managed_cluster_not_found(name: str) -> NotFound:
 
 
 def reject_upgrade(request: Request) -> None:
-    """Rejects exec, attach and port-forward: they take the connection over, by SPDY or WebSocket, which the tunnel does
-    not carry.
+    """Rejects requests that take the connection over, by SPDY or WebSocket, unless they are for a pod, a service or a
+    node. The answer does not depend on the cluster: nobody learns from it that one exists.
     """
-    protocol = request.headers.get("upgrade", "")
-    if protocol:
+    protocol = request.headers.get(UPGRADE_HEADER, "")
+    if protocol and not _is_upgradable(request.path):
         raise NotImplementedHere(f"hosted clusters do not support an upgrade to {protocol[:40]} through the hub")
+
+
+def _is_upgradable(path: str) -> bool:
+    parts = path.split("/")
+    return parts[-1] in UPGRADED_SUBRESOURCES or PROXY_SUBRESOURCE in parts[4:]
 
 
 def forwarded_request(request: Request, target: HostedPath) -> Request:
     """Returns the request as it leaves the hub: without client certificate and hop-by-hop headers, with
-    X-Forwarded-For.
+    X-Forwarded-For. Only an upgrade is passed on.
     """
     dropped = _connection_headers(request.headers) | _HOP_BY_HOP_HEADERS
     forwarded_for = request.headers.get("x-forwarded-for", "")
@@ -101,6 +113,8 @@ def forwarded_request(request: Request, target: HostedPath) -> Request:
     ]
     if forwarded_chain:
         lines.append(("x-forwarded-for", forwarded_chain))
+    if UPGRADE_HEADER in request.headers:
+        lines += [("connection", "Upgrade"), (UPGRADE_HEADER, request.headers[UPGRADE_HEADER])]
     headers: dict[str, str] = {}
     for name, value in lines:
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
@@ -111,16 +125,18 @@ def forwarded_request(request: Request, target: HostedPath) -> Request:
 
 
 def local_request(request: Request) -> Request:
-    """Returns the request as a worker's server handles it: for one hosted cluster, never for anything else there."""
+    """Returns the request as a worker's server handles it: for one hosted cluster, never for anything else there.
+    Without its upgrade: the server refuses exec and its kin, and knows why.
+    """
     target = parse_hosted_path(request.path)
     return Request(
         request.method,
         target.local_path,
         request.query,
-        request.headers,
+        {name: value for name, value in request.headers.items() if name not in ("connection", UPGRADE_HEADER)},
         request.body,
         remote_addr=HUB_REMOTE,
-        raw_headers=request.raw_headers,
+        raw_headers=tuple(pair for pair in request.raw_headers if pair[0] not in ("connection", UPGRADE_HEADER)),
         original_path=target.path,
     )
 

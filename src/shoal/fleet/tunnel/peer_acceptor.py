@@ -13,13 +13,19 @@ from collections.abc import Awaitable, Callable
 
 from shoal.clock import Clock, SystemClock
 from shoal.fleet.tunnel.frames import PROTOCOL
-from shoal.fleet.tunnel.paths import HUB_REQUEST_PREFIX, HostedPath, parse_hosted_path, reject_upgrade
+from shoal.fleet.tunnel.paths import (
+    HUB_REQUEST_PREFIX,
+    UNREACHABLE_HEADER,
+    HostedPath,
+    parse_hosted_path,
+    reject_upgrade,
+)
 from shoal.fleet.tunnel.peers import TUNNEL_PATH
 from shoal.fleet.tunnel.raw_connection import SocketHandler
 from shoal.fleet.tunnel.registry import TunnelRegistry, WorkerOf, check_tunnel_upgrade, hosting_worker
 from shoal.fleet.tunnel.user_tokens import decode_request
-from shoal.fleet.tunnel.worker_end import WorkerTunnel
-from shoal.objects.errors import NotFound, Unauthorized, Unavailable
+from shoal.fleet.tunnel.worker_end import WorkerTunnel, error_response
+from shoal.objects.errors import NotFound, StatusError, Unauthorized, Unavailable
 from shoal.objects.wire import Answer, ByteStream, Handler, Receiver, Request, Upgrade
 
 log = logging.getLogger("shoal.fleet")
@@ -43,10 +49,16 @@ class PeerAcceptor:
     def route(self, worker_of: WorkerOf) -> Handler:
         """Returns the handler of the route `/hubs/`."""
 
-        def handle_forwarded(request: Request) -> Answer | Awaitable[Answer]:
-            worker = hosting_worker(_target(request), worker_of)
-            reject_upgrade(request)
-            return self._tunnels.local_handler_for(worker)(request)
+        async def handle_forwarded(request: Request) -> Answer:
+            try:
+                worker = hosting_worker(_target(request), worker_of)
+                reject_upgrade(request)
+                answer = self._tunnels.local_handler_for(worker)(request)
+                return await answer if isinstance(answer, Awaitable) else answer
+            except StatusError as error:
+                response = error_response(error)
+                response.headers += ((UNREACHABLE_HEADER, "true"),)
+                return response
 
         async def connect_forwarded(target: HostedPath) -> SocketHandler:
             if self.open_connections >= self._max_connections:

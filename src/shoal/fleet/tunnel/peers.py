@@ -12,13 +12,15 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+import orjson
+
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
 from shoal.fleet.tunnel.hub_end import HubTunnel, not_connected_error
-from shoal.fleet.tunnel.paths import HostedPath
+from shoal.fleet.tunnel.paths import UNREACHABLE_HEADER, HostedPath
 from shoal.fleet.tunnel.raw_connection import Connector, SocketHandler
-from shoal.objects.errors import StatusError, Unavailable
-from shoal.objects.wire import Answer, ByteStream, Handler, Receiver, Request
+from shoal.objects.errors import StatusError, Unavailable, from_status
+from shoal.objects.wire import Answer, ByteStream, Handler, Receiver, Request, Response
 
 log = logging.getLogger("shoal.fleet")
 
@@ -49,7 +51,10 @@ class PeerTunnels:
 
         async def handle(request: Request) -> Answer:
             tunnel = await self._tunnel_to(url, worker)
-            return await tunnel.handle(request)
+            answer = await tunnel.handle(request)
+            if isinstance(answer, Response) and any(name == UNREACHABLE_HEADER for name, _ in answer.headers):
+                raise from_status(orjson.loads(_content(answer)), answer.status)
+            return answer
 
         return handle
 
@@ -119,3 +124,7 @@ class PeerTunnels:
 
 def _opened_tunnel(task: asyncio.Task[HubTunnel]) -> HubTunnel | None:
     return task.result() if task.done() and not task.cancelled() and task.exception() is None else None
+
+
+def _content(response: Response) -> bytes:
+    return response.body if isinstance(response.body, bytes) else b"".join(response.body)

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 
 from shoal.clock import Clock, SystemClock
-from shoal.fleet.tunnel.agent import no_hub_requests, restrict_to_hosted
+from shoal.fleet.tunnel.agent import ForeignClusters, no_foreign_clusters, no_hub_requests, restrict_to_hosted
+from shoal.fleet.tunnel.disclosure import Disclosure
 from shoal.fleet.tunnel.frames import PROTOCOL
 from shoal.fleet.tunnel.hub_end import HubTunnel, not_connected_error
 from shoal.fleet.tunnel.paths import (
@@ -66,11 +67,13 @@ class TunnelRegistry:
         *,
         connector: Connector | None = None,
         hub_requests: Handler = no_hub_requests,
+        foreign_clusters: ForeignClusters = no_foreign_clusters,
     ) -> Callable[[], None]:
         """Registers a worker in this process by its server's handler, by what takes raw connections to its hosted
-        clusters, and by what answers the hub itself. Returns a function that unregisters it.
+        clusters, by what answers the hub itself and by what answers for clusters that its server does not serve.
+        Returns a function that unregisters it.
         """
-        connected = ConnectedWorker(restrict_to_hosted(handler, hub_requests), connector)
+        connected = ConnectedWorker(restrict_to_hosted(handler, hub_requests, foreign_clusters), connector)
         self._replace(worker, connected, None)
         return lambda: self._unregister(worker, connected)
 
@@ -178,18 +181,28 @@ def tunnel_worker(path: str) -> str:
 
 
 def managed_cluster_route(
-    tunnels: TunnelRegistry, worker_of: WorkerOf, check_credential: Callable[[Request], None]
+    tunnels: TunnelRegistry,
+    worker_of: WorkerOf,
+    check_credential: Callable[[Request], None],
+    disclosure: Disclosure | None = None,
 ) -> Handler:
     """Forwards requests for stable addresses to the workers that host the clusters. Authenticates nobody.
-    `check_credential` raises an error for a credential that a worker must not get.
+    `check_credential` raises an error for a credential that a worker must not get. Without `disclosure` everybody
+    learns why a cluster does not answer.
     """
 
     def answer(request: Request) -> Answer | Awaitable[Answer]:
         check_credential(request)
         target = parse_hosted_path(request.path)
-        worker = hosting_worker(target, worker_of)
         reject_upgrade(request)
-        return tunnels.handler_for(worker)(forwarded_request(request, target))
+        try:
+            worker = hosting_worker(target, worker_of)
+            pending = tunnels.handler_for(worker)(forwarded_request(request, target))
+        except StatusError as error:
+            if disclosure is None:
+                raise
+            return disclosure.answer_unreachable(request, target, error)
+        return pending if disclosure is None else disclosure.observe(request, target, pending)
 
     return answer
 

@@ -30,7 +30,7 @@ from shoal.fleet.tunnel.frames import (
     encode_head,
     encode_window,
 )
-from shoal.fleet.tunnel.paths import parse_hosted_path
+from shoal.fleet.tunnel.paths import UPGRADE_HEADER, parse_hosted_path
 from shoal.fleet.tunnel.raw_connection import (
     CLIENT_ADDRESS_HEADER,
     CONNECT,
@@ -39,6 +39,7 @@ from shoal.fleet.tunnel.raw_connection import (
     RawConnection,
     SocketHandler,
 )
+from shoal.fleet.tunnel.upgraded_stream import UpgradedStream
 from shoal.objects.errors import InternalError, NotImplementedHere, StatusError, TooLarge, Unavailable
 from shoal.objects.wire import Answer, ByteStream, Handler, Receiver, Request, Response, StreamResponse, Upgrade
 
@@ -64,7 +65,7 @@ class WorkerTunnel:
         self._handler, self._connector, self._on_lost = handler, connector, on_lost
         self.connection = TunnelConnection(name, clock, self._on_frame, self._on_connection_lost)
         self._streams: dict[int, _WorkerStream] = {}
-        self._raw_connections: dict[int, RawConnection] = {}
+        self._raw_connections: dict[int, RawConnection | UpgradedStream] = {}
         self._connect_tasks: set[asyncio.Task[None]] = set()
         self._ended = asyncio.Event()
 
@@ -103,10 +104,12 @@ class WorkerTunnel:
 
     def _open(self, number: int, open_frame: OpenFrame) -> None:
         if open_frame.request.method != CONNECT:
-            stream = self._streams[number] = _WorkerStream(number, self.connection, self._handler, self._remove_stream)
+            after_upgrade = self._on_upgraded, self._remove_raw
+            stream = _WorkerStream(number, self.connection, self._handler, self._remove_stream, *after_upgrade)
+            self._streams[number] = stream
             stream.on_open(open_frame)
             return
-        raw = RawConnection(number, self.connection, lambda done: self._raw_connections.pop(done, None))
+        raw = RawConnection(number, self.connection, self._remove_raw)
         self._raw_connections[number] = raw
         task = asyncio.get_running_loop().create_task(self._connect(raw, open_frame.request))
         self._connect_tasks.add(task)
@@ -143,8 +146,15 @@ class WorkerTunnel:
         self.connection.send(HEAD, raw.stream_id, head)
         raw.abort()
 
+    def _remove_raw(self, number: int) -> None:
+        self._raw_connections.pop(number, None)
+
     def _remove_stream(self, number: int) -> None:
         self._streams.pop(number, None)
+
+    def _on_upgraded(self, upgraded: UpgradedStream) -> None:
+        del self._streams[upgraded.stream_id]
+        self._raw_connections[upgraded.stream_id] = upgraded
 
     def _on_connection_lost(self) -> None:
         for raw in list(self._raw_connections.values()):
@@ -159,9 +169,17 @@ class _WorkerStream:
     """One request and its response; the sink of the response if that is a stream."""
 
     def __init__(
-        self, number: int, connection: TunnelConnection, handler: Handler, on_done: Callable[[int], None]
+        self,
+        number: int,
+        connection: TunnelConnection,
+        handler: Handler,
+        on_done: Callable[[int], None],
+        on_upgraded: Callable[[UpgradedStream], None],
+        remove_upgraded: Callable[[int], None],
     ) -> None:
+        """`on_upgraded` takes over the stream after a 101 response, until `remove_upgraded`."""
         self._number, self._connection, self._handler, self._on_done = number, connection, handler, on_done
+        self._on_upgraded, self._remove_upgraded, self._wants_upgrade = on_upgraded, remove_upgraded, False
         self.send_buffer = SendBuffer(number)
         self.send_buffer.on_drained = self._on_drained
         self._receive_window = ReceiveWindow()
@@ -204,6 +222,7 @@ class _WorkerStream:
             raise ProtocolError("less DATA than announced in OPEN frame")
         request.body = b"".join(self._body)
         self._body.clear()
+        self._wants_upgrade = "upgrade" in request.headers
         try:
             answer = self._handler(request)
         except Exception as error:
@@ -226,6 +245,9 @@ class _WorkerStream:
 
     def _send_response(self, response: Answer) -> None:
         if isinstance(response, Upgrade):
+            if self._wants_upgrade:
+                self._upgrade(response)
+                return
             response = error_response(NotImplementedHere("hosted clusters do not support connection upgrades"))
         length = None
         if isinstance(response, Response):
@@ -243,6 +265,17 @@ class _WorkerStream:
             self.close()
         else:
             self._start_stream(response)
+
+    def _upgrade(self, answer: Upgrade) -> None:
+        upgraded = UpgradedStream(self._connection, self.send_buffer, self._receive_window, self._remove_upgraded)
+        headers = ((UPGRADE_HEADER, answer.protocol), *answer.headers)
+        self._connection.send(HEAD, self._number, encode_head(answer.status, "", headers, None))
+        self._on_upgraded(upgraded)
+        try:
+            upgraded.attach(answer.start(upgraded))
+        except Exception:
+            log.exception("upgrade through the tunnel failed")
+            upgraded.abort()
 
     def _start_stream(self, answer: StreamResponse) -> None:
         try:

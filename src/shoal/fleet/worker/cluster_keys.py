@@ -1,5 +1,7 @@
 """Which keys of the worker's store belong to a hosted cluster: everything inside it, and its objects in root. Pure.
 
+Machine templates of root that belong to no Cluster are shared by the hosted clusters of their namespace.
+
 Keys are the store's, `group/plural/cluster/namespace/name`.
 """
 
@@ -20,6 +22,7 @@ _SAME_NAME_RESOURCES = (f"{capi.GROUP}/clusters", f"{infrav1.GROUP}/embeddedclus
 """Resources whose objects have the name of the ManagedCluster."""
 _EXCLUDED_RESOURCES = frozenset({COPY_RESOURCE, f"{infrav1.GROUP}/workers"})
 _HOSTING_GROUPS = (capi.GROUP, infrav1.GROUP)
+TEMPLATES_PREFIX = f"{infrav1.GROUP}/embeddedmachinetemplates/{ROOT}/"
 
 _OWNERS_LAST = (
     "replicasets",
@@ -40,6 +43,7 @@ _OWNERS_LAST = (
 class _Metadata(msgspec.Struct):
     labels: dict[str, str] = {}
     ownerReferences: list[dict[str, Any]] = []  # noqa: N815 - wire name
+    deletionTimestamp: str = ""  # noqa: N815
 
 
 class _Spec(msgspec.Struct):
@@ -68,16 +72,26 @@ def hosted_cluster_of(key: str, value: bytes | None) -> str:
         return ""
     if resource in _SAME_NAME_RESOURCES:
         return embedded.logical_cluster_name(namespace, name)
-    owner = _owning_cluster(value) if value is not None else ""
+    owned = _decode(value)
+    owner = _owning_cluster(owned) if owned is not None else ""
     return embedded.logical_cluster_name(namespace, owner) if owner else ""
 
 
-def _owning_cluster(value: bytes) -> str:
-    """Returns the Cluster that a Cluster API object belongs to."""
+def is_shared_template(key: str, value: bytes) -> bool:
+    """True for a machine template that belongs to no Cluster, and so to all hosted clusters of its namespace."""
+    owned = _decode(value) if key.startswith(TEMPLATES_PREFIX) else None
+    return owned is not None and not owned.metadata.deletionTimestamp and not _owning_cluster(owned)
+
+
+def _decode(value: bytes | None) -> _OwnedObject | None:
     try:
-        owned = _OWNED_OBJECT_DECODER.decode(value)
+        return None if value is None else _OWNED_OBJECT_DECODER.decode(value)
     except msgspec.DecodeError:
-        return ""
+        return None
+
+
+def _owning_cluster(owned: _OwnedObject) -> str:
+    """Returns the Cluster that a Cluster API object belongs to."""
     owners = (str(each.get("name")) for each in owned.metadata.ownerReferences if each.get("kind") == capi.CLUSTER)
     return owned.metadata.labels.get(capi.CLUSTER_NAME, "") or owned.spec.clusterName or next(owners, "")
 

@@ -7,7 +7,7 @@ itself. The composition of a worker implements this interface.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -18,11 +18,14 @@ class ClusterContents:
     revision: int
     entries: Mapping[str, bytes]
     """Keys and values of the store."""
+    templates: Mapping[str, bytes] = field(default_factory=dict)
+    """Machine templates that all hosted clusters of its namespace share."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreChange:
     cluster: str
+    """The hosted cluster; empty: a machine template that all hosted clusters of its namespace share."""
     key: str
     value: bytes | None
     """None: it is deleted."""
@@ -52,14 +55,18 @@ class ClusterStorage(Protocol):
     def contents(self, hosted: str) -> ClusterContents: ...
 
     def set_change_handler(self, handler: ChangeHandler) -> None:
-        """Replaces the handler. It is called for every change of a hosted cluster, once it is durable, in order."""
+        """Replaces the handler. It is called for every change of a hosted cluster or of a shared machine template, once
+        it is durable, in order.
+        """
 
     async def flush(self) -> None:
         """Waits until everything accepted before is durable and was delivered to the handler."""
 
-    async def replace(self, hosted: str, entries: Mapping[str, bytes], min_revision: int = 0) -> int:
+    async def replace(
+        self, hosted: str, entries: Mapping[str, bytes], min_revision: int = 0, templates: Mapping[str, bytes] = {}
+    ) -> int:
         """Replaces all entries of a hosted cluster, at revisions above `min_revision`; no entries: it is deleted.
-        Atomic.
+        Creates the shared machine templates that do not exist. Atomic.
         """
 
     async def wait_for_informers(self) -> None:

@@ -13,7 +13,9 @@ from shoal.client.rest import Client, GroupVersionResource
 from shoal.clock import Clock
 from shoal.fleet.bus.interface import Name
 from shoal.fleet.resources import MANAGED_CLUSTERS, SECRETS
+from shoal.kinds.clusterapi import kindcluster
 from shoal.kinds.fleet import infrav1
+from shoal.kinds.fleet.kindhosting import cluster_of_access_secret
 from shoal.runtime.informer import EventHandler, Informer
 
 Object = dict[str, Any]
@@ -24,8 +26,10 @@ CLUSTERS = GroupVersionResource(CAPI_GROUP, "v1beta2", "clusters")
 MACHINE_DEPLOYMENTS = GroupVersionResource(CAPI_GROUP, "v1beta2", "machinedeployments")
 EMBEDDED_CLUSTERS = GroupVersionResource(INFRASTRUCTURE_GROUP, "v1alpha1", "embeddedclusters")
 EMBEDDED_TEMPLATES = GroupVersionResource(INFRASTRUCTURE_GROUP, "v1alpha1", "embeddedmachinetemplates")
+KIND_CLUSTERS = GroupVersionResource(kindcluster.GROUP, kindcluster.VERSION, kindcluster.PLURAL)
 HOSTING_RESOURCES = {
-    kind.resource: kind for kind in (CLUSTERS, EMBEDDED_CLUSTERS, EMBEDDED_TEMPLATES, MACHINE_DEPLOYMENTS)
+    kind.resource: kind
+    for kind in (CLUSTERS, EMBEDDED_CLUSTERS, EMBEDDED_TEMPLATES, MACHINE_DEPLOYMENTS, KIND_CLUSTERS)
 }
 """Resources that make up a hosted cluster, by plural."""
 
@@ -99,5 +103,5 @@ def managed_cluster_of(kind: GroupVersionResource, key: Key, obj: Object | None)
         labels = (obj or {"metadata": {}})["metadata"].get("labels") or {}
         name = labels.get(infrav1.CLUSTER_NAME, "")
     elif kind == SECRETS:
-        name = infrav1.cluster_of_kubeconfig_secret(name)
+        name = infrav1.cluster_of_kubeconfig_secret(name) or cluster_of_access_secret(name)
     return (namespace, name) if name else None

@@ -125,7 +125,8 @@ def _decide_unclaimed(worker: Object, supervisor_id: str, process: ProcessState)
     if unsupported:
         return _not_supervised(
             NOT_PROVIDED,
-            f"a worker process can provide only {', '.join(sorted(PROVIDES))}, not {', '.join(unsupported)}",
+            f"a worker process can provide only {', '.join(sorted(PROVIDES))}, not {', '.join(unsupported)}; "
+            f"run it yourself: shoal worker --name {name} --kind",
         )
     if process.owner_uid is not None and process.owner_uid != metadata["uid"]:
         message = f"{process.directory} holds the data of another worker; move it away, or choose another name"

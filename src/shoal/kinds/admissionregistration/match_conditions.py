@@ -40,12 +40,14 @@ def match_conditions_met(
     old: Object | None,
     request: Object,
     authorize: Callable[..., Any],
+    pause: Callable[[], None],
 ) -> bool:
-    """Reports whether all conditions are true. A false condition decides, whatever errors the others have.
+    """Reports whether all conditions are true. A false condition decides, whatever errors the others have. `pause` is
+    called every few milliseconds.
 
     Raises MatchError.
     """
     from shoal.kinds.admissionregistration.policies.evaluation import EvaluationInputs, all_conditions_met  # noqa: PLC0415
 
     compiled = tuple(_compile_condition(expression, False) for expression in conditions)
-    return all_conditions_met(compiled, EvaluationInputs(new_object, old, request, None, authorize))
+    return all_conditions_met(compiled, {}, EvaluationInputs(new_object, old, request, None, authorize, pause=pause))

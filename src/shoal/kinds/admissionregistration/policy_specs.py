@@ -15,6 +15,7 @@ from shoal.kinds.validation.field import (
     Object,
     ensure_map,
     invalid_causes,
+    repeated_positions,
     set_defaults,
     validate_enum,
     validate_label_selector,
@@ -183,9 +184,10 @@ def _validate_match_resources(match: Object, path: str) -> list[Cause]:
 def validate_validating_binding(obj: Object, old: Object | None) -> list[Cause]:
     spec = obj["spec"]
     causes, actions = _validate_binding(spec), spec.get("validationActions") or []
+    repeated = set(repeated_positions(actions))
     for i, action in enumerate(actions):
         causes += validate_enum(action, f"spec.validationActions[{i}]", "Audit", "Deny", "Warn")
-        if action in actions[:i]:
+        if i in repeated:
             causes.append(duplicate(f"spec.validationActions[{i}]", action))
     if "Deny" in actions and "Warn" in actions:
         causes.append(invalid_value("spec.validationActions", actions, _DENY_AND_WARN))

@@ -12,6 +12,7 @@ from shoal.kinds.validation.field import (
     Object,
     ensure_map,
     invalid_causes,
+    repeated_positions,
     set_defaults,
     validate_enum,
     validate_label_selector,
@@ -147,8 +148,9 @@ def validate_review_versions(
     if not versions:
         return [required_value(path, missing)]
     causes: list[Cause] = []
+    repeated = set(repeated_positions(versions))
     for i, version in enumerate(versions):
-        if version in versions[:i]:
+        if i in repeated:
             causes.append(invalid_value(f"{path}[{i}]", version, "duplicate version"))
         else:
             causes += invalid_causes(f"{path}[{i}]", version, is_dns1035_label(version))
@@ -182,14 +184,16 @@ def _validate_resources(resources: list[str], path: str) -> list[Cause]:
     if not resources:
         return [required_value(path)]
     causes: list[Cause] = []
+    earlier: set[str] = set()
     for i, text in enumerate(resources):
         resource, slash, sub = text.partition("/")
         if not text:
             causes.append(required_value(f"{path}[{i}]"))
-        elif slash and f"{resource}/*" in resources[:i]:
+        elif slash and f"{resource}/*" in earlier:
             causes.append(invalid_value(f"{path}[{i}]", text, f"if '{resource}/*' is present, must not specify {text}"))
-        elif slash and f"*/{sub}" in resources[:i]:
+        elif slash and f"*/{sub}" in earlier:
             causes.append(invalid_value(f"{path}[{i}]", text, f"if '*/{sub}' is present, must not specify {text}"))
+        earlier.add(text)
     if len(resources) > 1 and "*/*" in resources:
         causes.append(invalid_value(path, resources, "if '*/*' is present, must not specify other resources"))
     if "*" in resources and any("/" not in text and text != "*" for text in resources):

@@ -272,23 +272,25 @@ def _validate_map_keys(schema: JsonSchema, item: JsonSchema, path: str) -> Itera
         detail = "must be object if parent array's x-kubernetes-list-type is map"
         yield invalid_value(f"{path}.items.type", item.get("type") or "", detail)
     else:
-        for index, key in enumerate(keys):
-            if key not in properties_of(item):
-                yield invalid_value(field_path, keys, "entries must all be names of item properties")
-            elif properties_of(item)[key].get("type") in ("array", "object"):
+        # Upstream repeats the errors about all keys for each wrong one.
+        if any(key not in properties_of(item) for key in keys):
+            yield invalid_value(field_path, keys, "entries must all be names of item properties")
+        for key in keys:
+            if properties_of(item).get(key, {}).get("type") in ("array", "object"):
                 detail = "must be a scalar type if parent array's x-kubernetes-list-type is map"
                 yield invalid_value(f"{path}.items.properties[{key}].type", item["type"], detail)
-            if key in keys[:index]:
-                yield invalid_value(field_path, keys, "must not contain duplicate entries")
+        if len(set(keys)) < len(keys):
+            yield invalid_value(field_path, keys, "must not contain duplicate entries")
 
 
 def _validate_key_properties(keys: Any, item: JsonSchema, path: str) -> Iterator[Cause]:
+    required = set(item.get("required") or ())
     for key in keys:
         field = properties_of(item).get(key)
         if field is None:
             continue
         item_path = f"{path}.items.properties[{key}]"
-        if key not in (item.get("required") or ()) and field.get("default") is None:
+        if key not in required and field.get("default") is None:
             detail = "so it must have a default or be a required property"
             yield required_value(f"{item_path}.default", f"this property is in x-kubernetes-list-map-keys, {detail}")
         if field.get("nullable"):

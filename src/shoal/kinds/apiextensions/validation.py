@@ -16,10 +16,16 @@ from shoal.kinds.apiextensions.customresourcedefinition import (
     approval_condition,
     begin_termination,
     default_crd,
+    format_warnings,
     is_condition_true,
     versions,
 )
-from shoal.kinds.apiextensions.versions import dns1035_label_error, validate_shared_fields, validate_version
+from shoal.kinds.apiextensions.versions import (
+    dns1035_label_error,
+    shared_fields,
+    validate_shared_fields,
+    validate_version,
+)
 from shoal.kinds.column import CREATED, Column
 from shoal.kinds.strategy import Strategy
 from shoal.objects.errors import Cause, forbidden_field, invalid_value, not_supported, required_value
@@ -52,6 +58,20 @@ def validate_crd(crd: Object, old: Object | None = None) -> list[Cause]:
         )
         causes.append(invalid_value("spec.preserveUnknownFields", True, detail))
     return causes
+
+
+def has_valid_names(crd: Object, old: Object | None) -> bool:
+    """Reports whether the CRD is valid apart from schemas and columns, which take the longest to check."""
+    return not validate_crd(_without_contents(crd), old and _without_contents(old))
+
+
+def _without_contents(crd: Object) -> Object:
+    spec = crd.get("spec")
+    if not isinstance(spec, dict) or list(_validate_types(spec)):
+        return crd
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    plain = {"schema": schema, "selectableFields": None, "additionalPrinterColumns": None}
+    return {**crd, "spec": {**spec, "versions": [{**version, **plain} for version in versions(crd)]}}
 
 
 def _validate_types(spec: Object) -> Iterator[Cause]:
@@ -92,8 +112,10 @@ def _validate_spec(spec: Object, old_versions: list[Object]) -> Iterator[Cause]:
     if spec.get("preserveUnknownFields") and any(_has_defaults(version.get("schema")) for version in crd_versions):
         detail = "must be false in order to use defaults in the schema"
         yield invalid_value("spec.preserveUnknownFields", True, detail)
+    shared = shared_fields(crd_versions)
+    old_schemas = {old.get("name"): old.get("schema") for old in old_versions}
     for index, version in enumerate(crd_versions):
-        yield from validate_version(version, f"spec.versions[{index}]", crd_versions, old_versions)
+        yield from validate_version(version, f"spec.versions[{index}]", shared, old_schemas)
     version_names = [version.get("name") for version in crd_versions]
     if len(set(version_names)) != len(version_names):
         yield invalid_value("spec.versions", version_names, "must contain unique version names")
@@ -106,7 +128,7 @@ def _validate_spec(spec: Object, old_versions: list[Object]) -> Iterator[Cause]:
         if not names.get(key):
             yield required_value(f"spec.names.{key}")
     yield from _validate_names(names, "spec.names")
-    yield from validate_shared_fields(crd_versions, old_versions)
+    yield from validate_shared_fields(crd_versions, shared, old_schemas)
     yield from _validate_conversion(spec.get("conversion") or {})
 
 
@@ -189,8 +211,9 @@ def _validate_stored_versions(stored: list[str], crd_versions: list[Object]) -> 
     if not stored:
         yield invalid_value(path, None, "must have at least one stored version")
         return
+    stored_names = set(stored)
     for version in crd_versions:
-        if version.get("storage") and version.get("name") not in stored:
+        if version.get("storage") and version.get("name") not in stored_names:
             yield invalid_value(path, stored, f"must have the storage version {version.get('name')}")
     version_names = {version.get("name") for version in crd_versions}
     for index, name in enumerate(stored):
@@ -225,6 +248,7 @@ STRATEGIES: dict[str, Strategy] = {
         default=default_crd,
         prepare_for_delete=begin_termination,
         validate=validate_crd,
+        warnings=format_warnings,
     ),
 }
 

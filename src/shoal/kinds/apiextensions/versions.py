@@ -21,56 +21,59 @@ def dns1035_label_error(value: str) -> str:
     return ",".join(is_dns1035_label(value))
 
 
-def _is_same_in_all_versions(crd_versions: list[Object], key: str) -> bool:
-    """Reports whether all versions have the same value for the key. Upstream then reports it once."""
-    return bool(crd_versions) and all(
-        version.get(key) and version[key] == crd_versions[0][key] for version in crd_versions
+def shared_fields(crd_versions: list[Object]) -> frozenset[str]:
+    """Returns the fields that have the same value in all versions. Upstream reports their errors once."""
+    if not crd_versions:
+        return frozenset()
+    first = crd_versions[0]
+    return frozenset(
+        key
+        for key in ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
+        if all(version.get(key) and version[key] == first[key] for version in crd_versions)
     )
 
 
 def validate_version(
-    version: Object, path: str, crd_versions: list[Object], old_versions: list[Object]
+    version: Object, path: str, shared: frozenset[str], old_schemas: dict[object, object]
 ) -> Iterator[Cause]:
-    """Validates one version. `old_versions` are the versions of the stored CRD on update."""
+    """Validates one version without the fields that it shares with all others. `old_schemas` are those of the stored
+    CRD on update, by the name of their version.
+    """
     name = version.get("name") or ""
     if problem := dns1035_label_error(name):
         yield invalid_value(f"{path}.name", name, problem)
     yield from _validate_deprecation(version, path)
-    if not _is_same_in_all_versions(crd_versions, "schema"):
+    if "schema" not in shared:
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if schema is not None:
-            field_path, unchanged = f"{path}.schema.openAPIV3Schema", _is_schema_unchanged(version, old_versions)
+            field_path, unchanged = f"{path}.schema.openAPIV3Schema", _is_schema_unchanged(version, old_schemas)
             yield from validate_schema(schema, field_path, has_status=_has_status(version), unchanged=unchanged)
-    if not _is_same_in_all_versions(crd_versions, "subresources"):
+    if "subresources" not in shared:
         yield from _validate_subresources(version.get("subresources") or {}, f"{path}.subresources")
-    if not _is_same_in_all_versions(crd_versions, "additionalPrinterColumns"):
+    if "additionalPrinterColumns" not in shared:
         yield from _validate_printer_columns(version, f"{path}.additionalPrinterColumns")
-    if not _is_same_in_all_versions(crd_versions, "selectableFields"):
+    if "selectableFields" not in shared:
         yield from _validate_selectable_fields(version, f"{path}.selectableFields")
 
 
-def _is_schema_unchanged(version: Object, old_versions: list[Object]) -> bool:
-    return any(
-        old.get("name") == version.get("name") and old.get("schema") == version["schema"] for old in old_versions
-    )
+def _is_schema_unchanged(version: Object, old_schemas: dict[object, object]) -> bool:
+    name = version.get("name")
+    return name in old_schemas and old_schemas[name] == version["schema"]
 
 
-def validate_shared_fields(crd_versions: list[Object], old_versions: list[Object]) -> Iterator[Cause]:
-    if (
-        _is_same_in_all_versions(crd_versions, "schema")
-        and crd_versions[0]["schema"].get("openAPIV3Schema") is not None
-    ):
+def validate_shared_fields(
+    crd_versions: list[Object], shared: frozenset[str], old_schemas: dict[object, object]
+) -> Iterator[Cause]:
+    if "schema" in shared and crd_versions[0]["schema"].get("openAPIV3Schema") is not None:
         status = any(map(_has_status, crd_versions))
-        schema, unchanged = (
-            crd_versions[0]["schema"]["openAPIV3Schema"],
-            _is_schema_unchanged(crd_versions[0], old_versions),
-        )
+        schema = crd_versions[0]["schema"]["openAPIV3Schema"]
+        unchanged = _is_schema_unchanged(crd_versions[0], old_schemas)
         yield from validate_schema(schema, "spec.validation.openAPIV3Schema", has_status=status, unchanged=unchanged)
-    if _is_same_in_all_versions(crd_versions, "subresources"):
+    if "subresources" in shared:
         yield from _validate_subresources(crd_versions[0]["subresources"], "spec.subresources")
-    if _is_same_in_all_versions(crd_versions, "additionalPrinterColumns"):
+    if "additionalPrinterColumns" in shared:
         yield from _validate_printer_columns(crd_versions[0], "spec.additionalPrinterColumns")
-    if _is_same_in_all_versions(crd_versions, "selectableFields"):
+    if "selectableFields" in shared:
         yield from _validate_selectable_fields(crd_versions[0], "spec.selectableFields")
 
 
@@ -174,10 +177,13 @@ def _validate_selectable_fields(version: Object, path: str) -> Iterator[Cause]:
         yield too_many(path, len(seen), MAX_SELECTABLE_FIELDS)
 
 
+_split_path = re.compile(r"[.\[\]]").split
+
+
 def _resolve_json_path(json_path: str, schema: Any) -> tuple[Object, str]:
     """Returns the schema a simple JSON path leads to, and the error of the path or an empty string."""
     if json_path[0] not in ".[":
-        return {}, "expected [ or . but got: " + re.split(r"[.\[\]]", json_path)[0]
+        return {}, "expected [ or . but got: " + _split_path(json_path, 1)[0]
     for name in json_path[1:].split("."):
         if "[" in name or "]" in name:
             return {}, "array notation is not allowed"

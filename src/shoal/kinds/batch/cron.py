@@ -5,10 +5,11 @@ parse_schedule("*/15 0-6 * * mon")
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+from shoal.objects.duration import parse_duration
 
 _MONTHS: Final = {"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10,
                   "nov": 11, "dec": 12}  # fmt: skip
@@ -29,9 +30,6 @@ _DESCRIPTORS: Final = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_find_durations = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)").findall
-_match_duration = re.compile(r"(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|ms|s|m|h))+").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +76,11 @@ def _parse_descriptor(spec: str) -> Schedule:
         return parse_schedule(_DESCRIPTORS[spec])
     if spec.startswith("@every "):
         text = spec.removeprefix("@every ")
-        if not _match_duration(text):
+        seconds = parse_duration(text) if text != "0" else None
+        if seconds is None:
             raise ValueError(f'failed to parse duration {spec}: time: invalid duration "{text}"')
         # Rounded down to seconds, at least one.
-        return Schedule(every=max(1.0, float(int(sum(float(n) * _UNITS[unit] for n, unit in _find_durations(text))))))
+        return Schedule(every=max(1.0, float(int(seconds))))
     raise ValueError(f"unrecognized descriptor: {spec}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.kinds.validation.field import Object, invalid_causes, validate_enum, validate_nonnegative
+from shoal.kinds.validation.field import Object, invalid_causes, repeated_positions, validate_enum, validate_nonnegative
 from shoal.objects.errors import Cause, duplicate, invalid_value, required_value, too_many
 from shoal.objects.names import is_qualified_name
 
@@ -66,10 +66,11 @@ def _validate_exit_codes(codes: Object, path: str, containers: set[object]) -> l
         causes.append(invalid_value(f"{path}.values", codes.get("values"), "at least one value is required"))
     elif len(values) > MAX_EXIT_CODES:
         causes.append(too_many(f"{path}.values", len(values), MAX_EXIT_CODES))
+    repeated = set(repeated_positions(values))
     for i, value in enumerate(values):
         if operator == "In" and value == 0:
             causes.append(invalid_value(f"{path}.values[{i}]", value, "must not be 0 for the In operator"))
-        if value in values[:i]:
+        if i in repeated:
             causes.append(duplicate(f"{path}.values[{i}]", value))
     if values != sorted(values):
         causes.append(invalid_value(f"{path}.values", values, "must be ordered"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shoal.kinds.certificates.pem import certificate_error, inspect_request
 from shoal.kinds.column import AGE, NONE, Column, field_cell
 from shoal.kinds.strategy import Strategy
-from shoal.kinds.validation.field import Object, ensure_map, invalid_causes, validate_enum
+from shoal.kinds.validation.field import Object, ensure_map, invalid_causes, repeated_positions, validate_enum
 from shoal.objects.duration import human_duration
 from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value, required_value
 from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain, is_path_segment_name
@@ -89,7 +89,7 @@ def _validate_spec(spec: Object) -> list[Cause]:
         causes.append(required_value("spec.usages"))
     for i, usage in enumerate(usages):
         causes += validate_enum(usage, f"spec.usages[{i}]", *USAGES)
-    causes += [duplicate(f"spec.usages[{i}]", usage) for i, usage in enumerate(usages) if usage in usages[:i]]
+    causes += [duplicate(f"spec.usages[{i}]", usages[i]) for i in repeated_positions(usages)]
     causes += _validate_signer(spec.get("signerName") or "", "spec.signerName")
     if seconds is not None and seconds < MIN_EXPIRATION_SECONDS:
         detail = "may not specify a duration less than 600 seconds (10 minutes)"

@@ -7,9 +7,49 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-_PEM_BLOCK = re.compile(rb"-----BEGIN (?P<type>[A-Z0-9 ]+)-----\r?\n(?P<body>.*?)-----END (?P=type)-----", re.DOTALL)
+_match_begin = re.compile(rb"-----BEGIN ([^\n-]+)-----\r?\n").match
+_match_end = re.compile(rb"-----END ([^\n-]+)-----").match
+
+
+class PEMBlock(NamedTuple):
+    type: str
+    body: bytes
+    pem: bytes
+    """The block with its first and last line."""
+
+
+def find_blocks(pem: bytes) -> Iterator[PEMBlock]:
+    """Yields the blocks that have an end of their own type. Any other text is skipped.
+
+    The ends are found once: a search for every beginning would read the rest of the data for each.
+    """
+    ends: dict[bytes, list[re.Match[bytes]]] = {}
+    for end in _find_lines(pem, b"-----END ", _match_end):
+        ends.setdefault(end[1], []).append(end)
+    at = 0
+    for begin in _find_lines(pem, b"-----BEGIN ", _match_begin):
+        same_type = ends.get(begin[1], ())
+        index = bisect_left(same_type, begin.end(), key=re.Match.start)
+        if begin.start() >= at and index < len(same_type):
+            end = same_type[index]
+            at = end.end()
+            kind = begin[1].decode(errors="replace")
+            yield PEMBlock(kind, pem[begin.end() : end.start()], pem[begin.start() : at])
+
+
+def _find_lines(
+    pem: bytes, mark: bytes, match_line: Callable[[bytes, int], re.Match[bytes] | None]
+) -> Iterator[re.Match[bytes]]:
+    at = pem.find(mark)
+    while at >= 0:
+        if line := match_line(pem, at):
+            yield line
+        at = pem.find(mark, at + len(mark))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +112,18 @@ def certificate_error(certificate: str) -> str:
     """Returns the error of `status.certificate`, or an empty string."""
     from cryptography import x509  # noqa: PLC0415
 
-    blocks = list(_PEM_BLOCK.finditer(b64decode(certificate)))
-    for block in blocks:
-        if block["type"] != b"CERTIFICATE":
-            return f'only CERTIFICATE PEM blocks are allowed, found "{block["type"].decode()}"'
-        if b":" in block["body"]:
+    found = False
+    for block in find_blocks(b64decode(certificate)):
+        found = True
+        if block.type != "CERTIFICATE":
+            return f'only CERTIFICATE PEM blocks are allowed, found "{block.type}"'
+        if b":" in block.body:
             return "no PEM block headers are permitted"
         try:
-            x509.load_pem_x509_certificate(block[0])
+            x509.load_pem_x509_certificate(block.pem)
         except ValueError:
             return "x509: malformed certificate"
-    return "" if blocks else "must contain at least one CERTIFICATE PEM block"
+    return "" if found else "must contain at least one CERTIFICATE PEM block"
 
 
 def not_after(pem: bytes) -> float | None:

@@ -5,6 +5,7 @@ Names and meanings are those of the v1beta2 contract; the CRDs are in `crds/root
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -77,6 +78,7 @@ TEMPLATE_SUFFIX = "Template"
 _NODE_ANNOTATION_DOMAIN = "node.cluster.x-k8s.io"
 _NODE_LABEL_DOMAINS = ("node-restriction.kubernetes.io", "node.cluster.x-k8s.io")
 _NODE_ROLE = "node-role.kubernetes.io"
+_TOKEN_LINE = "    token: "
 
 
 def validate_machine_pool(obj: Object, old: Object | None) -> list[Cause]:
@@ -208,6 +210,16 @@ users:
   user:
     token: {token}
 """
+
+
+def kubeconfig_token(secret: Mapping[str, Any] | None) -> str:
+    """Returns the token of a Secret with a text of `kubeconfig`; empty if there is none."""
+    encoded = str(((secret or {}).get("data") or {}).get(KUBECONFIG_KEY, ""))
+    try:
+        lines = base64.b64decode(encoded).decode().splitlines()
+    except ValueError:
+        return ""
+    return next((line.removeprefix(_TOKEN_LINE).strip() for line in lines if line.startswith(_TOKEN_LINE)), "")
 
 
 STRATEGIES: dict[tuple[str, str], Strategy] = {

@@ -5,14 +5,16 @@ An EmbeddedCluster becomes a LogicalCluster, an EmbeddedMachine a Node in it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from shoal.kinds.clusterapi.machine_sizes import ARCHITECTURE, DEFAULT_SIZE, SYSTEM, node_labels
+from shoal.kinds.limits import validate_limits
 from shoal.kinds.strategy import CUSTOM_STRATEGY, Strategy
 from shoal.kinds.versions import KUBERNETES_VERSION, validate_hosted_version
+from shoal.objects.duration import parse_duration as parse_go_duration
+from shoal.objects.errors import Cause
 
 Object = dict[str, Any]
 
@@ -38,8 +40,6 @@ ADMIN_TOKEN_RENEWAL_SECONDS = 30 * 86_400
 
 DEFAULT_KUBELET_VERSION = KUBERNETES_VERSION
 """The version of machines without one: the version this server serves."""
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def common_node_labels(spec: Mapping[str, Any]) -> dict[str, str]:
@@ -64,7 +64,7 @@ def provider_id(namespace: str, name: str) -> str:
 
 def parse_duration(duration: str | None) -> float:
     """Returns the seconds of a duration such as 1m30s; an empty one is 0."""
-    return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION.findall(duration or ""))
+    return parse_go_duration(duration) or 0.0
 
 
 def node_addresses(namespace: str, name: str) -> list[Object]:
@@ -158,6 +158,10 @@ def _node_info(version: str, uid: str) -> Object:
     }
 
 
+def validate_cluster(obj: Object, old: Object | None) -> list[Cause]:
+    return [*validate_hosted_version(obj, old), *validate_limits(obj)]
+
+
 STRATEGIES: dict[tuple[str, str], Strategy] = {
-    (GROUP, "embeddedclusters"): replace(CUSTOM_STRATEGY, validate=validate_hosted_version),
+    (GROUP, "embeddedclusters"): replace(CUSTOM_STRATEGY, validate=validate_cluster),
 }

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
+
+from shoal.kinds.clusterapi.kind_config_validation import config_error
 
 Object = dict[str, Any]
 
@@ -79,6 +82,11 @@ def has_replace_policy(obj: Mapping[str, Any]) -> bool:
     return bool(obj["spec"].get("replacePolicy") == "Replace")
 
 
+def images_of(obj: Mapping[str, Any]) -> list[str]:
+    """Returns the images to be loaded into the nodes."""
+    return list(dict.fromkeys(obj["spec"].get("images") or ()))
+
+
 def immutable_fields(obj: Mapping[str, Any]) -> Object:
     """Returns the desired fields that cannot change in an existing cluster. Values derived by Shoal are not included,
     so a newer Shoal sees clusters of an older one as unchanged.
@@ -86,7 +94,12 @@ def immutable_fields(obj: Mapping[str, Any]) -> Object:
     spec = obj["spec"]
     fields = {field: spec[field] for field in ("nodes", "networking", "config") if spec.get(field)}
     digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
-    result = {"name": kind_cluster_name(obj), "kubernetesVersion": kubernetes_version(obj), "digest": digest}
+    result = {
+        "name": kind_cluster_name(obj),
+        "kubernetesVersion": kubernetes_version(obj),
+        "digest": digest,
+        "nodes": _node_summary(spec),
+    }
     return {**result, "nodeImage": spec["image"]} if spec.get("image") else result
 
 
@@ -99,7 +112,10 @@ def drift_message(obj: Mapping[str, Any], recorded: Mapping[str, Any]) -> str:
         if desired.get(key) != recorded.get(key)
     ]
     if desired["digest"] != recorded.get("digest"):
-        differences.append("nodes, networking or config differ from those the cluster was created with")
+        if desired["nodes"] and desired["nodes"] != recorded.get("nodes", desired["nodes"]):
+            differences.append(f"nodes are {desired['nodes']}, the cluster was created with {recorded['nodes']}")
+        else:
+            differences.append("nodes, networking or config differ from those the cluster was created with")
     return "; ".join(differences)
 
 
@@ -122,7 +138,7 @@ def spec_error(obj: Mapping[str, Any]) -> str:
         return "spec.config.nodes has to be a list of objects"
     if (nodes or spec.get("nodes")) and not any(node["role"] == CONTROL_PLANE for node in _nodes(spec)):
         return f"no node has the role {CONTROL_PLANE}"
-    return ""
+    return config_error(spec)
 
 
 def kind_config(obj: Mapping[str, Any]) -> Object:
@@ -141,6 +157,18 @@ def kind_config(obj: Mapping[str, Any]) -> Object:
         "nodes": nodes,
     }
     return {**config, "networking": spec["networking"]} if spec.get("networking") else config
+
+
+def node_roles(spec: Mapping[str, Any]) -> Counter[str]:
+    """Returns the number of nodes by role; none if spec.config is invalid."""
+    nodes = (spec.get("config") or {}).get("nodes") or []
+    if not isinstance(nodes, list) or not all(isinstance(node, dict) for node in nodes):
+        return Counter()
+    return Counter(str(node["role"]) for node in _nodes(spec) or [{"role": CONTROL_PLANE}])
+
+
+def _node_summary(spec: Mapping[str, Any]) -> str:
+    return ", ".join(f"{count} {role}" for role, count in sorted(node_roles(spec).items()))
 
 
 def _nodes(spec: Mapping[str, Any]) -> list[Object]:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.kinds.core.scheduling import validate_taints
-from shoal.kinds.validation.field import ensure_map, parse_cidr, set_defaults, sync_pair, validate_cidr
+from shoal.kinds.validation.field import (
+    ensure_map,
+    parse_cidr,
+    repeated_positions,
+    set_defaults,
+    sync_pair,
+    validate_cidr,
+)
 from shoal.kinds.validation.resource_list import normalize_resource_list, validate_resource_quantity
 from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value
 
@@ -84,8 +91,7 @@ def _validate_status(status: Object, old: Object | None) -> list[Cause]:
         for name, value in (status.get(field) or {}).items():
             causes += validate_resource_quantity(name, value, f"status.{field}.{name}")
     addresses = status.get("addresses") or []
-    for i, address in enumerate(addresses):
-        if address in addresses[:i]:
-            printed = {"Type": address.get("type"), "Address": address.get("address")}
-            causes.append(duplicate(f"status.addresses[{i}]", printed))
+    for i in repeated_positions(addresses):
+        printed = {"Type": addresses[i].get("type"), "Address": addresses[i].get("address")}
+        causes.append(duplicate(f"status.addresses[{i}]", printed))
     return causes

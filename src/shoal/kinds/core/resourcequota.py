@@ -5,6 +5,7 @@ They are enforced by `apiserver.admission`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from shoal.kinds.validation.field import ensure_map
@@ -76,14 +77,18 @@ def _scope_applies_to(scope: str, name: str) -> bool:
     return name in _COMPUTE_RESOURCES if scope in SCOPES else True
 
 
+def _scopes_apply_to(scopes: Iterable[str], names: Iterable[str]) -> bool:
+    return all(_scope_applies_to(scope, name) for scope in SCOPES.intersection(scopes) for name in names)
+
+
 def _validate_scopes(spec: Object) -> list[Cause]:
-    scopes, hard = spec.get("scopes") or [], sorted(spec.get("hard") or ())
+    """Upstream repeats an error about all scopes for each of them."""
+    scopes, hard = spec.get("scopes") or [], spec.get("hard") or ()
     causes: list[Cause] = []
-    for scope in scopes:
-        if scope not in SCOPES:
-            causes.append(invalid_value("spec.scopes", scopes, "unsupported scope"))
-        unsupported = [name for name in hard if not _scope_applies_to(scope, name)]
-        causes += [invalid_value("spec.scopes", scopes, "unsupported scope applied to resource") for _ in unsupported]
+    if not SCOPES.issuperset(scopes):
+        causes.append(invalid_value("spec.scopes", scopes, "unsupported scope"))
+    if not _scopes_apply_to(scopes, hard):
+        causes.append(invalid_value("spec.scopes", scopes, "unsupported scope applied to resource"))
     for one, other in _CONFLICTING_SCOPES:
         if one in scopes and other in scopes:
             causes.append(invalid_value("spec.scopes", scopes, "conflicting scopes"))
@@ -93,13 +98,14 @@ def _validate_scopes(spec: Object) -> list[Cause]:
 def _validate_scope_selector(spec: Object) -> list[Cause]:
     selector, path = spec.get("scopeSelector") or {}, "spec.scopeSelector.matchExpressions"
     causes: list[Cause] = []
-    for expression in selector.get("matchExpressions") or ():
+    expressions = selector.get("matchExpressions") or ()
+    if not _scopes_apply_to((each.get("scopeName") or "" for each in expressions), spec.get("hard") or ()):
+        causes.append(invalid_value(path, selector, "unsupported scope applied to resource"))
+    for expression in expressions:
         scope, operator = expression.get("scopeName") or "", expression.get("operator") or ""
         values = expression.get("values") or []
         if scope not in SCOPES:
             causes.append(invalid_value(f"{path}.scopeName", scope, "unsupported scope"))
-        unsupported = [name for name in sorted(spec.get("hard") or ()) if not _scope_applies_to(scope, name)]
-        causes += [invalid_value(path, selector, "unsupported scope applied to resource") for _ in unsupported]
         if operator in ("In", "NotIn"):
             if not values:
                 detail = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"

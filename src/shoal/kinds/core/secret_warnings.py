@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import binascii
-import re
 from base64 import b64decode
 from typing import Any
+
+from shoal.kinds.certificates.pem import find_blocks
 
 Object = dict[str, Any]
 
 TLS_SECRET_TYPE = "kubernetes.io/tls"
-_PEM_BLOCK = re.compile(rb"-----BEGIN (?P<type>[^\n-]+)-----\r?\n.*?-----END (?P=type)-----", re.DOTALL)
 
 
 def warn_secret(obj: Object, old: Object | None) -> list[str]:
@@ -29,7 +29,7 @@ def warn_secret(obj: Object, old: Object | None) -> list[str]:
 
 
 def _pem_types(pem: bytes) -> list[str]:
-    return [block["type"].decode(errors="replace") for block in _PEM_BLOCK.finditer(pem)]
+    return [block.type for block in find_blocks(pem)]
 
 
 def _is_key(kind: str) -> bool:
@@ -73,11 +73,11 @@ def _key_pair_error(certificate: bytes, key: bytes) -> str:
     except (ValueError, UnsupportedAlgorithm):
         return "x509: malformed certificate"
     try:
-        private = serialization.load_pem_private_key(key, None)
+        # It takes seconds to tell whether the factors of a long RSA key are primes, and only its public part is used.
+        own = serialization.load_pem_private_key(key, None, unsafe_skip_rsa_key_validation=True).public_key()
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return "tls: failed to parse private key"
     form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    own = private.public_key()
     if type(own) is not type(public):
         return "tls: private key type does not match public key type"
     same = own.public_bytes(*form) == public.public_bytes(*form)

@@ -21,7 +21,7 @@ Object = dict[str, Any]
 PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
 MAX_SYSCTL_LENGTH = 253
 _SYSCTL = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
-_match_sysctl = re.compile(_SYSCTL).match
+_match_sysctl = re.compile(r"[a-z0-9]+(?:[-_]+[a-z0-9]+)*(?:[./][a-z0-9]+(?:[-_]+[a-z0-9]+)*)*").fullmatch
 _IPC_SYSCTLS = ("kernel.shm", "kernel.msg", "fs.mqueue.")
 _MAX_PROFILE_LENGTH = 4095
 

@@ -51,8 +51,18 @@ _ALWAYS_WRITTEN = (("iscsi", "lun"), ("azureFile", "secretNamespace"), ("scaleIO
 _PATH_NAMES = {"gcePersistentDisk": "persistentDisk"}
 """Path names of upstream that differ from the field."""
 _HOST_PORT_PAIRS = "must be a host:port pair or multiple pairs separated by commas"
-_match_initiator = {
-    "iqn": re.compile(r"iqn\.\d{4}-\d{2}\.([A-Za-z0-9.-]+)(:[^,;*&$|\s]+)\Z").search,
+_find_authorities = re.compile(r"iqn\.\d{4}-\d{2}\.[A-Za-z0-9.-]+(:)?", re.ASCII).finditer
+_split_at_special = re.compile(r"[,;*&$|\s]", re.ASCII).split
+
+
+def _is_iscsi_name(value: str) -> bool:
+    """True if the value ends with an iSCSI qualified name, as upstream searches it."""
+    last_special = len(value) - len(_split_at_special(value)[-1])
+    return any(found[1] and last_special <= found.end() < len(value) for found in _find_authorities(value))
+
+
+_INITIATOR_CHECKS: dict[str, Callable[[str], object]] = {
+    "iqn": _is_iscsi_name,
     "eui": re.compile(r"eui.[A-Za-z0-9]{16}").fullmatch,
     "naa": re.compile(r"naa.[A-Za-z0-9]{32}").fullmatch,
 }
@@ -157,8 +167,9 @@ def _validate_quobyte(source: Object, path: str) -> list[Cause]:
         detail = f"must be a UUID and may not exceed a length of {MAX_TENANT_LENGTH} characters"
         causes.append(required_value(f"{path}.tenant", detail))
     else:
-        invalid_pairs = [pair for pair in registry.split(",") if not _is_host_and_port(pair)]
-        causes += [invalid_value(f"{path}.registry", registry, _HOST_PORT_PAIRS) for _ in invalid_pairs]
+        # Upstream repeats the error for each invalid pair.
+        if not all(map(_is_host_and_port, registry.split(","))):
+            causes.append(invalid_value(f"{path}.registry", registry, _HOST_PORT_PAIRS))
     return causes if source.get("volume") else [*causes, required_value(f"{path}.volume")]
 
 
@@ -190,8 +201,8 @@ def _validate_iscsi(source: Object, path: str, name: str) -> list[Cause]:
 
 
 def _validate_initiator(value: str, path: str) -> list[Cause]:
-    match = _match_initiator.get(value[:3])
-    return [] if match is not None and match(value) else [invalid_value(path, value, "must be valid format")]
+    check = _INITIATOR_CHECKS.get(value[:3])
+    return [] if check is not None and check(value) else [invalid_value(path, value, "must be valid format")]
 
 
 def _validate_fc(source: Object, path: str) -> list[Cause]:

@@ -13,6 +13,8 @@ from typing import Any
 from shoal.kinds.clusterapi import machine_sizes
 from shoal.kinds.fleet import nodepools
 from shoal.kinds.fleet.keys import validate_keys
+from shoal.kinds.fleet.kindhosting import validate_infrastructure
+from shoal.kinds.limits import validate_limits
 from shoal.kinds.strategy import CUSTOM_STRATEGY, Strategy
 from shoal.kinds.versions import validate_hosted_version
 from shoal.objects.conditions import get_condition
@@ -44,6 +46,8 @@ PROCESS_WORKER, EXTERNAL_WORKER, IN_PROCESS_WORKER = "process", "external", "ins
 KIND_WORKER = "kind"
 """Infrastructure of a Worker that the hub installs in a cluster through the bundle."""
 
+BUS_DOWN_ANNOTATION = "shoal.dev/bus-down-since"
+"""Annotation of a worker's Lease: since when the worker has had no connection to the bus."""
 PINNED_HUB_ANNOTATION = "shoal.dev/pinned-hub"
 """Annotation of a worker's Lease: the id of the hub it belongs to, when that is not the hub of the Lease."""
 
@@ -71,16 +75,24 @@ ACCESS_GRANTED = "AccessGranted"
 """Condition of a ManagedCluster: whether the roles of `spec.access` are bound in the hosted cluster."""
 HUB_ACCEPTED = "HubAccepted"
 """Condition of a Worker: False while it belongs to another hub, and so keeps clusters that this hub deletes."""
+BUS_CONNECTED = "BusConnected"
+"""Condition of a Worker: False while no message of the bus reaches it and no report of it arrives."""
 SUPERVISED = "Supervised"
 """Condition of a Worker with infrastructure `process`: whether a hub runs it."""
 MOVING, MOVABLE = "Moving", "Movable"
 """Conditions of a ManagedCluster: it is migrating to another Worker; its Worker is lost, and whether it may be
 migrated.
 """
+MOVED = "Moved"
+"""Reason of `Moving` after a move."""
 TUNNEL_HUB_ANNOTATION = "shoal.dev/tunnel-hub"
 """Annotation of a worker's Lease: the URL at which other hubs reach the hub that has the worker's tunnel."""
 FENCES_ANNOTATION = "shoal.dev/fences"
 """Annotation of the Lease of a worker that refuses writes to clusters it may have lost."""
+LOG_NAMESPACE_ANNOTATION = "shoal.dev/log-namespace"
+"""Annotation of the Lease of a worker that has logs in the namespace `cluster_log.NAMESPACE`, which earlier releases do
+not read.
+"""
 WORKER_REPORTED_CONDITIONS = (INFRASTRUCTURE_READY, NODES_READY, ACCESS_GRANTED, UPGRADED, READY)
 """Conditions reported by the current Worker. They do not apply to a later one."""
 
@@ -91,8 +103,9 @@ PERMANENT_FAILURE_REASONS = frozenset(
     {NOT_SUPPORTED, BROKEN_KUBECONFIG, SECRET_TAKEN, HOST_TAKEN, BAD_VERSION, LOG_MISSING, LOG_TORN, NOT_RESTORABLE}
 )
 """Reasons for not being Ready that do not pass by waiting."""
-VERSION_REFUSED = "VersionRefused"
-"""Reason for not being Upgraded that is permanent."""
+VERSION_REFUSED, REPLACEMENT_REFUSED = "VersionRefused", "ReplacementRefused"
+PERMANENT_UPGRADE_REASONS = frozenset({VERSION_REFUSED, REPLACEMENT_REFUSED})
+"""Reasons for not being Upgraded that are permanent."""
 
 HEARTBEAT_SECONDS = 10.0
 """The interval at which a worker renews its Lease."""
@@ -114,6 +127,12 @@ def lease_name(worker: str) -> str:
 def tunnel_hub(lease: Object) -> str:
     """Returns the URL of the hub that has the tunnel of the Lease's worker; empty: no hub has it."""
     return str((lease["metadata"].get("annotations") or {}).get(TUNNEL_HUB_ANNOTATION) or "")
+
+
+def has_log_namespace(lease: Object | None) -> bool:
+    """Reports whether the Lease's worker has logs in the namespace of logs."""
+    annotations = (lease or {"metadata": {}})["metadata"].get("annotations") or {}
+    return LOG_NAMESPACE_ANNOTATION in annotations
 
 
 def worker_of_lease(name: str) -> str:
@@ -228,6 +247,9 @@ def validate_managed_cluster(obj: Object, old: Object | None) -> list[Cause]:
     entries = enumerate(spec_of(obj).get("access") or ())
     nobody = [index for index, entry in entries if not entry.get("users") and not entry.get("groups")]
     causes = [required_value(f"spec.access[{index}]", "at least one user or group is required") for index in nobody]
+    causes += validate_limits(obj)
+    if not is_copy:
+        causes += validate_infrastructure(obj, old, is_assigned=bool(assigned_worker(old or {})))
     return [*validate_hosted_version(obj, old), *([] if is_copy else validate_keys(obj, old)), *causes]
 
 
@@ -265,9 +287,8 @@ def phase_of(managed: Object) -> str:
         return SCHEDULED
     if ready["status"] != "True":
         return FAILED if ready.get("reason") in PERMANENT_FAILURE_REASONS else PROVISIONING
-    if upgraded is not None and upgraded["status"] != "True" and upgraded.get("reason") != VERSION_REFUSED:
-        return UPGRADING
-    return RUNNING
+    is_upgraded = upgraded is None or upgraded["status"] == "True"
+    return RUNNING if is_upgraded or (upgraded or {}).get("reason") in PERMANENT_UPGRADE_REASONS else UPGRADING
 
 
 SUBRESOURCES: dict[tuple[str, str], dict[str, tuple[str, str, str, tuple[str, ...]]]] = {

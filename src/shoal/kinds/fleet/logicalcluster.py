@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from shoal.kinds.fleet.keys import validate_keys
+from shoal.kinds.limits import validate_limits
 from shoal.kinds.strategy import CUSTOM_STRATEGY, Strategy
 from shoal.kinds.versions import validate_logical_cluster
 from shoal.objects.errors import Cause
@@ -67,7 +68,7 @@ def prepare_delete(obj: Object, now: str) -> None:
 
 
 def validate(obj: Object, old: Object | None) -> list[Cause]:
-    return [*validate_logical_cluster(obj, old), *validate_keys(obj, old)]
+    return [*validate_logical_cluster(obj, old), *validate_keys(obj, old), *validate_limits(obj)]
 
 
 STRATEGIES: dict[tuple[str, str], Strategy] = {

@@ -5,7 +5,6 @@ The assigned Worker writes `held` and `backup`, the hub writes `move`, `restoreF
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from shoal.kinds.fleet import infrav1
@@ -17,33 +16,8 @@ ON_LOST_MOVE = "Move"
 """Value of `spec.onWorkerLost`."""
 RESTORED = "Restored"
 """Condition after a migration: whether the new Worker has all of the cluster's data."""
-LOG_SECRET_TYPE = "shoal.dev/cluster-log"
-"""The type of Secrets that hold the log of a hosted cluster, and the label with the cluster's name."""
-LOG_SECRET_KEY = "log"
-"""The only key of such a Secret."""
 MAX_FORMER_WORKERS = 10
 """The maximum number of `status.formerWorkers`."""
-
-_LOG_SECRET_NAME = re.compile(r"(.+)-log-([0-9]{1,18})-([0-9]{1,18})")
-
-
-def log_secret_name(cluster: str, epoch: int, number: int) -> str:
-    """Returns the name of the Secret of a log segment."""
-    return f"{cluster}-log-{epoch}-{number}"
-
-
-def parse_log_secret_name(secret: str) -> tuple[str, int, int] | None:
-    """Returns ManagedCluster, epoch and segment number of a log Secret's name. None: it is not such a name."""
-    match = _LOG_SECRET_NAME.fullmatch(secret)
-    if match is None:
-        return None
-    cluster, epoch, number = match[1], int(match[2]), int(match[3])
-    return (cluster, epoch, number) if log_secret_name(cluster, epoch, number) == secret else None
-
-
-def is_log_secret_of(secret: Object, cluster: str) -> bool:
-    """Reports whether the Secret holds a log segment of a ManagedCluster of that name."""
-    return secret.get("type") == LOG_SECRET_TYPE and infrav1.is_owned_by_cluster(secret, cluster)
 
 
 def migrates_on_worker_loss(managed: Object) -> bool:

@@ -34,6 +34,9 @@ JOIN_GROUP = "system:bootstrappers:workers"
 ID_LENGTH, SECRET_LENGTH = 6, 16
 TOKEN_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 
+WORKER_URI = "urn:uuid:"
+"""Prefix of the URI in a worker's certificate that names the uid of its Worker."""
+
 CA_PATH = "/join/ca.crt"
 """The path of a hub's CA certificate, readable by anybody."""
 
@@ -43,6 +46,10 @@ LOCATION_ANNOTATION = "shoal.dev/location"
 REUSABLE_ANNOTATION = "shoal.dev/reusable"
 EXPELLED_ANNOTATION = "shoal.dev/expelled"
 """Annotation of a Worker, set by users to any value: the worker has no rights any more and cannot join again."""
+JOIN_REQUEST_ANNOTATION = "shoal.dev/join-request"
+"""Annotation of a Worker, set by the hub: the uid of the last CertificateSigningRequest that was approved for it with a
+join token. A Worker that has it accepts only certificates that name its uid.
+"""
 USED_BY_ANNOTATION, REQUEST_UID_ANNOTATION = "shoal.dev/used-by", "shoal.dev/request"
 """Annotations of a used token: the worker that used it, and the uid of the CertificateSigningRequest."""
 
@@ -54,6 +61,25 @@ def user_name(worker: str) -> str:
 def worker_of(user: str, groups: Iterable[str]) -> str:
     """Empty: the user is not a worker."""
     return user.removeprefix(USER_PREFIX) if user.startswith(USER_PREFIX) and WORKERS_GROUP in groups else ""
+
+
+def worker_uri(uid: str) -> str:
+    """The URI that binds a certificate to the Worker of that uid, and not to a later Worker of the same name."""
+    return WORKER_URI + uid
+
+
+def uid_in_uris(uris: Iterable[str]) -> str:
+    """Returns the uid of the Worker that a certificate with these URIs is bound to; empty: it is bound to none."""
+    uids = [uri.removeprefix(WORKER_URI) for uri in uris if uri.startswith(WORKER_URI)]
+    return uids[0] if len(uids) == 1 else ""
+
+
+def accepts_unbound_certificates(worker: Object) -> bool:
+    """Reports whether certificates that name no uid are accepted: only for a Worker whose worker has joined before hubs
+    bound certificates.
+    """
+    annotations = worker["metadata"].get("annotations") or {}
+    return infrav1.STORE_ANNOTATION in annotations and JOIN_REQUEST_ANNOTATION not in annotations
 
 
 def is_expelled(worker: Object) -> bool:

@@ -6,10 +6,13 @@ The CRDs are in `crds/cluster`. The capacity annotations of MachineDeployments a
 from __future__ import annotations
 
 import hashlib
-import re
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
+
+from shoal.objects.conditions import get_condition
+from shoal.objects.duration import parse_duration as parse_go_duration
 
 Object = dict[str, Any]
 
@@ -34,8 +37,12 @@ HOSTNAME = "kubernetes.io/hostname"
 EXCLUDE_LOAD_BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
 ON_DEMAND, SPOT, RESERVED = "on-demand", "spot", "reserved"
 """Values of CAPACITY_TYPE."""
-RESERVATION_ID = "karpenter.sh/reservation-id"
-"""On an offering of reserved capacity, and on its node: the reservation."""
+RESERVATION_ID = "shoal.dev/reservation-id"
+"""On an offering of reserved capacity, and on its node: the reservation. Not in Karpenter's domain: its definitions
+reject requirements on labels of this domain.
+"""
+ANNOUNCED_RESERVATION_ID = "karpenter.sh/reservation-id"
+"""Other name of the label in what MachineDeployments and templates announce."""
 WELL_KNOWN_LABELS = frozenset(
     (
         NODE_POOL_LABEL,
@@ -78,6 +85,8 @@ VOLUMES_DETACHED, CONSISTENT_STATE_FOUND = "VolumesDetached", "ConsistentStateFo
 NODE_REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
 DRIFTED = "Drifted"
 VALIDATION_SUCCEEDED, NODE_CLASS_READY = "ValidationSucceeded", "NodeClassReady"
+MAX_UNREADY_POOLS = 5
+"""NodePools in the reason why none may buy."""
 
 WHEN_EMPTY = "WhenEmpty"
 BALANCED = "Balanced"
@@ -91,8 +100,6 @@ _EPHEMERAL_TAINTS = (
     (UNREGISTERED_TAINT_KEY, "NoExecute"),
 )
 _READINESS_TAINT_PREFIX = "readiness.k8s.io/"
-_find_durations = re.compile(r"([0-9]+(?:\.[0-9]+)?)(h|ms|m|s)")
-_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
 def is_ephemeral_taint(taint: Object) -> bool:
@@ -103,12 +110,7 @@ def is_ephemeral_taint(taint: Object) -> bool:
 
 def parse_duration(duration: object) -> float | None:
     """Returns the seconds of a duration such as `1h30m`; None for Never and for invalid ones."""
-    if not isinstance(duration, str) or not duration or duration == NEVER:
-        return None
-    parts = _find_durations.findall(duration)
-    if "".join(number + unit for number, unit in parts) != duration:
-        return None
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    return None if duration in (NEVER, "0") else parse_go_duration(duration)
 
 
 def node_class_ref(holder: Object) -> Object:
@@ -128,6 +130,12 @@ def is_managed_node_class(spec: Object) -> bool:
     """
     reference = node_class_ref(spec)
     return (reference.get("group"), reference.get("kind")) == (NODE_CLASS_GROUP, NODE_CLASS)
+
+
+def static_replicas(pool: Object) -> int | None:
+    """Number of nodes of a static NodePool; None: its nodes depend on pods."""
+    replicas: int | None = (pool.get("spec") or {}).get("replicas")
+    return replicas
 
 
 def nodepool_template(pool: Object) -> Object:
@@ -191,3 +199,16 @@ def owner_reference(kind: str, owner: Object) -> Object:
     metadata = owner["metadata"]
     fields = {"apiVersion": API_VERSION, "kind": kind, "name": metadata["name"], "uid": metadata["uid"]}
     return {**fields, "blockOwnerDeletion": True}
+
+
+def unready_pools_reason(pools: Iterable[Object]) -> str:
+    """Why none of the NodePools may buy. Empty: nothing is known of any."""
+    reasons = []
+    for pool in pools:
+        conditions = (get_condition(pool, type_) for type_ in (VALIDATION_SUCCEEDED, NODE_CLASS_READY))
+        failed = next((each for each in conditions if each is not None and each["status"] != "True"), None)
+        if failed is not None:
+            message = f"{failed['type']}: {failed.get('reason') or 'Unknown'}"
+            message += f", {failed['message']}" if failed.get("message") else ""
+            reasons.append(f'NodePool "{pool["metadata"]["name"]}" is not ready, {message}')
+    return "; ".join(sorted(reasons)[:MAX_UNREADY_POOLS])

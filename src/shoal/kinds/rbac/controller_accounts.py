@@ -8,6 +8,7 @@ for what Shoal's implementation of an upstream controller needs beyond upstream'
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -39,6 +40,8 @@ EVENTS = rule("core events.k8s.io", "events", "create update patch")
 ACCOUNT_RULES: dict[str, Rules] = {
     "api-importer": [
         rule("core", "secrets", "get"),
+        # A resource that a CRD of the hub serves is not native.
+        rule("apiextensions.k8s.io", "customresourcedefinitions", "get"),
         rule("apiresource.kcp.dev", "apiresourceimports", "get list create update patch delete"),
         rule("apiresource.kcp.dev", "apiresourceimports/status", "update patch"),
         rule("apiresource.kcp.dev", "apiresourceschemas", "get list create delete"),
@@ -59,6 +62,7 @@ ACCOUNT_RULES: dict[str, Rules] = {
         rule("certificates.k8s.io", "signers", "sign"),
         rule("core", "nodes", "get"),
         rule("core.shoal.dev", "logicalclusters", "get"),
+        rule("infrastructure.cluster.x-k8s.io", "workers", "get"),
     ],
     "cluster-api": [
         EVENTS,
@@ -78,6 +82,10 @@ ACCOUNT_RULES: dict[str, Rules] = {
         rule("infrastructure.cluster.x-k8s.io", "managedclusters", "get list"),
         rule("infrastructure.cluster.x-k8s.io", "managedclusters/status", "update"),
     ],
+    "cluster-log-gc": [
+        rule("core", "secrets", "list delete"),
+        rule("infrastructure.cluster.x-k8s.io", "managedclusters", "get list"),
+    ],
     "cluster-migration": [
         rule("core", "configmaps", "get list"),
         rule("coordination.k8s.io", "leases", "get list"),
@@ -95,6 +103,10 @@ ACCOUNT_RULES: dict[str, Rules] = {
         rule("infrastructure.cluster.x-k8s.io", "managedclusters/status", "update patch"),
         rule("workload.kcp.dev", "clusters", "get list create update patch delete"),
         rule("workload.kcp.dev", "clusters/status", "update patch"),
+    ],
+    "cluster-limits": [
+        rule("core.shoal.dev", "logicalclusters", "get"),
+        rule("core.shoal.dev", "logicalclusters/status", "update"),
     ],
     "controller-health": [
         rule("core.shoal.dev", "logicalclusters", "get"),
@@ -145,9 +157,11 @@ ACCOUNT_RULES: dict[str, Rules] = {
     "karpenter": [
         EVENTS,
         rule("core", "nodes", "get list create update patch delete"),
+        rule("core", "nodes/status", "patch"),
         rule("core", "pods", "get list delete"),
         rule("core", "pods/eviction", "create"),
         rule("karpenter.sh karpenter.cluster.x-k8s.io", "*", ALL),
+        rule("provision.shoal.dev", "offerings", ALL),
         rule("cluster.x-k8s.io", "machines machinedeployments machinesets", "get list create update patch delete"),
         rule("infrastructure.cluster.x-k8s.io bootstrap.cluster.x-k8s.io", "*", "get list create update patch delete"),
         rule("storage.k8s.io", "volumeattachments", "get list"),
@@ -171,6 +185,13 @@ ACCOUNT_RULES: dict[str, Rules] = {
         rule("core", "persistentvolumeclaims persistentvolumes", "get list update patch"),
     ],
     "leader-election": [rule("coordination.k8s.io", "leases", "get create update")],
+    "loop-accounts": [
+        rule("core", "configmaps", "get create update delete"),
+        rule("core", "serviceaccounts", "get create delete"),
+        rule("coordination.k8s.io", "leases", "list"),
+        rule("core.shoal.dev", "logicalclusters", "get"),
+        rule("core.shoal.dev", "logicalclusters/status", "update"),
+    ],
     "logicalcluster-controller": [rule("core.shoal.dev", "logicalclusters", "get update")],
     "pvc-protection-controller": [rule("core", "persistentvolumeclaims persistentvolumes", "get patch")],
     "service-account-controller": [
@@ -192,8 +213,8 @@ ACCOUNT_RULES: dict[str, Rules] = {
         EVENTS,
         rule("apiextensions.k8s.io", "customresourcedefinitions", "get list"),
         rule("core.shoal.dev", "logicalclusters", "get"),
-        rule("placement.shoal.dev", "placements", "get list"),
-        rule("placement.shoal.dev", "placements/status", "update patch"),
+        rule("placement.shoal.dev", "placements clusterplacements", "get list"),
+        rule("placement.shoal.dev", "placements/status clusterplacements/status", "update patch"),
         # Every kind that can be placed.
         rule("*", "*", "get list create update patch delete"),
     ],
@@ -244,6 +265,10 @@ ACCOUNT_RULES: dict[str, Rules] = {
         rule("certificates.k8s.io", "certificatesigningrequests", "get list delete"),
         rule("certificates.k8s.io", "certificatesigningrequests/approval", "update"),
         rule("certificates.k8s.io", "signers", "approve"),
+        rule("infrastructure.cluster.x-k8s.io", "workers", "get list create patch"),
+    ],
+    "worker-join-secrets": [
+        rule("core", "secrets", "get list create delete"),
         rule("infrastructure.cluster.x-k8s.io", "workers", "get list"),
     ],
     "worker-process-supervisor": [
@@ -274,15 +299,15 @@ def controller_accounts() -> tuple[str, ...]:
     return tuple(sorted(upstream_accounts() | set(ACCOUNT_RULES)))
 
 
-def controller_roles() -> list[Object]:
+def controller_roles(rules_by_account: dict[str, Rules]) -> list[Object]:
     """The ClusterRoles that are added to upstream's."""
     return [
         {**_type_meta("ClusterRole"), "metadata": _metadata(account), "rules": rules}
-        for account, rules in ACCOUNT_RULES.items()
+        for account, rules in rules_by_account.items()
     ]
 
 
-def controller_role_bindings() -> list[Object]:
+def controller_role_bindings(accounts: Iterable[str]) -> list[Object]:
     return [
         {
             **_type_meta("ClusterRoleBinding"),
@@ -294,7 +319,7 @@ def controller_role_bindings() -> list[Object]:
             },
             "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}],
         }
-        for account in ACCOUNT_RULES
+        for account in accounts
     ]
 
 

@@ -6,8 +6,10 @@ of these four is `NAME_RULE`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any
+
+import orjson
 
 from shoal.objects.errors import BadRequest, Cause, forbidden_field, invalid_value, not_supported, required_value
 from shoal.objects.names import (
@@ -35,6 +37,8 @@ SERVICE_ACCOUNT_ISSUER_DISCOVERY = "system:service-account-issuer-discovery"
 AGGREGATE_TO_ADMIN = "system:aggregate-to-admin"
 AGGREGATE_TO_EDIT = "system:aggregate-to-edit"
 AGGREGATE_TO_VIEW = "system:aggregate-to-view"
+_COMPARED_IN_STEP = 1000
+"""Roles that are compared with a selector in one step."""
 AGGREGATION_LABEL_PREFIX = "rbac.authorization.k8s.io/aggregate-to-"
 BOOTSTRAPPING_LABEL = "kubernetes.io/bootstrapping"
 AUTOUPDATE_ANNOTATION = "rbac.authorization.kubernetes.io/autoupdate"
@@ -78,21 +82,40 @@ def validate_rbac_object(kind: str, obj: Object, old: Object | None = None) -> l
 
 def aggregate_rules(cluster_role: Object, cluster_roles: Iterable[Object]) -> list[Any]:
     """Returns the rules of an aggregated ClusterRole: those of every role its selectors match, without duplicates."""
+    steps = aggregation_steps(cluster_role, cluster_roles)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            rules: list[Any] = done.value
+            return rules
+
+
+def aggregation_steps(cluster_role: Object, cluster_roles: Iterable[Object]) -> Generator[None, None, list[Any]]:
+    """As `aggregate_rules`, in small steps: a ClusterRole may have ten thousands of selectors."""
     own_name = cluster_role["metadata"]["name"]
     others = sorted(
         (role for role in cluster_roles if role["metadata"]["name"] != own_name),
         key=lambda role: role["metadata"]["name"],
     )
-    rules: list[Any] = []
+    rules: dict[bytes, Any] = {}
+    compared = 0
     for selector_spec in (cluster_role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ():
+        if not others:
+            break
         selector = from_label_selector(selector_spec)
+        unmatched = []
         for role in others:
+            compared += 1
+            if compared % _COMPARED_IN_STEP == 0:
+                yield
             if not selector.matches(role["metadata"].get("labels")):
+                unmatched.append(role)
                 continue
             for rule in role.get("rules") or ():
-                if rule not in rules:
-                    rules.append(rule)
-    return rules
+                rules.setdefault(orjson.dumps(rule, option=orjson.OPT_SORT_KEYS), rule)
+        others = unmatched  # a role that two selectors match adds nothing the second time
+    return [*rules.values()]
 
 
 def validate_selector_requirement(requirement: Object, path: str) -> Iterator[Cause]:

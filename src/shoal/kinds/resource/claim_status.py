@@ -23,7 +23,15 @@ from shoal.kinds.resource.requests import (
     validate_claim_configuration,
     validate_request_reference,
 )
-from shoal.kinds.validation.field import Object, invalid_causes, parse_cidr, parse_ip, validate_enum, validate_immutable
+from shoal.kinds.validation.field import (
+    Object,
+    invalid_causes,
+    parse_cidr,
+    parse_ip,
+    repeated_positions,
+    validate_enum,
+    validate_immutable,
+)
 from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value, required_value, too_long, too_many
 from shoal.objects.names import is_qualified_name
 
@@ -31,7 +39,7 @@ MAX_CONSUMERS, MAX_CONDITIONS, MAX_ADDRESSES = 256, 8, 16
 MAX_DATA_BYTES, MAX_INTERFACE_BYTES, MAX_HARDWARE_ADDRESS_BYTES = 10 * 1024, 256, 128
 MAX_REASON_BYTES, MAX_MESSAGE_BYTES = 1024, 32 * 1024
 _REASON = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
-_match_reason = re.compile(_REASON).fullmatch
+_match_reason = re.compile("[A-Za-z][A-Za-z0-9_]*(?:[,:]+[A-Za-z0-9_]+)*").fullmatch
 _REASON_MESSAGE = (
     "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric "
     "characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or "
@@ -157,9 +165,10 @@ def _validate_device(device: Object, path: str, allocated: set[tuple[str, ...]])
 def _validate_conditions(conditions: list[Object], path: str) -> list[Cause]:
     causes: list[Cause] = []
     kinds = [condition.get("type") or "" for condition in conditions]
+    repeated = set(repeated_positions(kinds))
     for i, (kind, condition) in enumerate(zip(kinds, conditions, strict=True)):
         item_path, reason = f"{path}[{i}]", condition.get("reason") or ""
-        if kind in kinds[:i]:
+        if i in repeated:
             causes.append(duplicate(f"{item_path}.type", kind))
         causes += invalid_causes(f"{item_path}.type", kind, is_qualified_name(kind))
         causes += validate_enum(condition.get("status") or "", f"{item_path}.status", "False", "True", "Unknown")

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import orjson
 
-from shoal.kinds.validation.field import Object, invalid_causes, validate_enum
+from shoal.kinds.validation.field import Object, invalid_causes, repeated_positions, validate_enum
 from shoal.objects.errors import Cause, duplicate, invalid_value, required_value, too_long, too_many
 from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain, is_qualified_name, is_valid_label_value
 
@@ -157,7 +157,7 @@ def validate_binding_conditions(obj: Object, path: str) -> list[Cause]:
 
 
 def _duplicates(values: list[str]) -> Iterable[tuple[int, str]]:
-    return ((i, value) for i, value in enumerate(values) if value in values[:i])
+    return ((i, values[i]) for i in repeated_positions(values))
 
 
 def _validate_label_key(name: str, path: str) -> list[Cause]:

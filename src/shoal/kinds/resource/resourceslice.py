@@ -39,7 +39,8 @@ _NO_DEVICE_NODE_FIELD = (
     "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true "
     "in the ResourceSlice spec"
 )
-_NUMBER, _PRE, _BUILD = r"(0|[1-9]\d*)", r"(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)", "[0-9a-zA-Z-]+"
+_NUMBER, _BUILD = r"(?:0|[1-9]\d*)", "[0-9a-zA-Z-]+"
+_PRE = r"(?:0(?:\d*[a-zA-Z-][0-9a-zA-Z-]*)?|[1-9]\d*(?:[a-zA-Z-][0-9a-zA-Z-]*)?|[a-zA-Z-][0-9a-zA-Z-]*)"
 _match_version = re.compile(
     rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRE}(\.{_PRE})*)?(\+{_BUILD}(\.{_BUILD})*)?", re.ASCII
 ).fullmatch

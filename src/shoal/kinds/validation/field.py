@@ -5,13 +5,15 @@ A validation function returns the causes it found. `set_defaults` and `ensure_ma
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
-from shoal.objects.errors import Cause, forbidden_field, invalid_value, not_supported, required_value
+from shoal.objects.errors import Cause, forbidden_field, invalid_value, not_supported, required_value, too_many
 from shoal.objects.names import is_dns1123_subdomain, is_qualified_name, is_valid_label_value, validate_labels
+from shoal.objects.selectors import MAX_REQUIREMENTS, label_selector_size
 
 Object = dict[str, Any]
 
@@ -30,10 +32,22 @@ _WILDCARD_MESSAGE = (
 )
 _HTTP_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 _match_percent = re.compile("[0-9]+%").fullmatch
-_match_wildcard = re.compile(_WILDCARD).fullmatch
+_match_wildcard = re.compile(r"\*(?:\.[a-z0-9]+(?:-+[a-z0-9]+)*)+").fullmatch
 _match_path = re.compile(_HTTP_PATH).fullmatch
 _match_port_name = re.compile("[-a-z0-9]+").fullmatch
 _has_letter = re.compile("[a-z]").search
+
+
+def repeated_positions(values: Iterable[object]) -> list[int]:
+    """Returns where values stand that are equal to one before."""
+    seen: set[str] = set()
+    positions = []
+    for position, value in enumerate(values):
+        identity = json.dumps(value, sort_keys=True)
+        if identity in seen:
+            positions.append(position)
+        seen.add(identity)
+    return positions
 
 
 def set_defaults(obj: Object, **defaults: object) -> None:
@@ -101,6 +115,8 @@ def validate_enum(value: object, path: str, *choices: str) -> list[Cause]:
 def validate_label_selector(selector: Mapping[str, Any] | None, path: str) -> list[Cause]:
     if not selector:
         return []
+    if (size := label_selector_size(selector)) > MAX_REQUIREMENTS:
+        return [too_many(path, size, MAX_REQUIREMENTS)]
     causes = validate_labels(selector.get("matchLabels"), f"{path}.matchLabels")
     for i, expression in enumerate(selector.get("matchExpressions") or ()):
         causes += _validate_requirement(expression, f"{path}.matchExpressions[{i}]")

@@ -7,6 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.kinds.apps.deployment import LAST_APPLIED, REVISION
+from shoal.kinds.autoscaling.scale_target import scale_target_of, with_scale_target
+from shoal.kinds.workload.rollout_history import is_history
 from shoal.kinds.workload.workloadcluster import CLUSTER_LABEL, truncated_name
 from shoal.objects.ownership import controller_reference
 
@@ -23,7 +25,7 @@ EVACUATED_ANNOTATION = "placement.shoal.dev/away"
 CAPACITY_BACKOFF_ANNOTATION = "placement.shoal.dev/crowded"
 """Annotation of a leaf: the backoff state of replicas that were unschedulable in its cluster, as JSON."""
 UNREFERENCED_KINDS = frozenset({"Deployment", "ReplicaSet", "Job", "DaemonSet", "Pod"})
-"""Kinds that other objects do not refer to by name: their leaves may keep their hub name."""
+"""Kinds that only autoscalers refer to by name: their leaves may keep their hub name."""
 MAX_NAME_LENGTH, MAX_LABEL_LENGTH = 253, 63
 UNCOPIED_ANNOTATIONS = (LAST_APPLIED, REVISION)
 PLACEMENT_ANNOTATIONS = (
@@ -37,8 +39,10 @@ NON_CONTENT_FIELDS = ("apiVersion", "kind", "metadata", "status")
 
 
 def is_root(obj: Object) -> bool:
-    """Reports whether the object is not assigned to a cluster: an assigned object is not split again."""
-    return CLUSTER_LABEL not in (obj["metadata"].get("labels") or {})
+    """Reports whether the object is not assigned to a cluster: an assigned object is not split again. A revision is not
+    placed either.
+    """
+    return CLUSTER_LABEL not in (obj["metadata"].get("labels") or {}) and not is_history(obj)
 
 
 def leaf_name(root: str, cluster: str) -> str:
@@ -71,13 +75,26 @@ def new_leaf(
     labels = {CLUSTER_LABEL: cluster, OWNER_LABEL: truncated_name(metadata["name"], MAX_LABEL_LENGTH)}
     leaf_metadata: Object = {
         "name": name or leaf_name(metadata["name"], cluster),
-        "namespace": metadata["namespace"],
+        **({"namespace": metadata["namespace"]} if metadata.get("namespace") else {}),
         "labels": {**(metadata.get("labels") or {}), **labels},
         "ownerReferences": [controller_reference(root, root["apiVersion"], root["kind"])],
     }
     if annotations:
         leaf_metadata["annotations"] = annotations
-    return {"apiVersion": root["apiVersion"], "kind": root["kind"], "metadata": leaf_metadata, **content}
+    return {
+        "apiVersion": root["apiVersion"],
+        "kind": root["kind"],
+        "metadata": leaf_metadata,
+        **_with_leaf_target(content, cluster),
+    }
+
+
+def _with_leaf_target(content: Object, cluster: str) -> Object:
+    """An autoscaler scales the leaf of its target: in the cluster, only that has the target's pods."""
+    target = scale_target_of(content)
+    if target is None or target.kind not in UNREFERENCED_KINDS:
+        return content
+    return with_scale_target(content, leaf_name(target.name, cluster))
 
 
 def leaf_replicas(leaf: Object) -> int | None:

@@ -44,6 +44,10 @@ DEPENDENCY_LABEL_PREFIX = "dependency.workloads.kcp.dev/"
 """Prefix of a label of an object on the hub: the external syncer of that cluster may read it, because an object
 assigned to the cluster refers to it.
 """
+DEPENDENCY_STATUS_PREFIX = "status.workloads.kcp.dev/"
+"""Prefix of an annotation of an object on the hub that objects in several clusters refer to: its status in the cluster
+of that name, as JSON.
+"""
 MIRRORED_FROM_LABEL = "workloads.kcp.dev/mirrored-from"
 """Label of an Event or Pod on the hub: the WorkloadCluster it is mirrored from."""
 MIRRORED_POD_ANNOTATION = "workloads.kcp.dev/mirrored-pod"
@@ -63,7 +67,7 @@ UNSYNCED_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease"
 _UNSYNCED_RESOURCES = frozenset(
     {
         *(("namespaces", ""), ("nodes", ""), ("events", ""), ("bindings", ""), ("endpoints", "")),
-        *(("persistentvolumes", ""), ("componentstatuses", ""), ("events", "events.k8s.io")),
+        *(("componentstatuses", ""), ("events", "events.k8s.io")),
         *(("leases", "coordination.k8s.io"), ("apiservices", "apiregistration.k8s.io")),
         *(("customresourcedefinitions", "apiextensions.k8s.io"), ("endpointslices", "discovery.k8s.io")),
         *(("csinodes", "storage.k8s.io"), ("volumeattachments", "storage.k8s.io")),
@@ -76,6 +80,10 @@ READY = "Ready"
 HEARTBEAT_HEALTHY, IMPORTER_READY, SYNCER_READY = "HeartbeatHealthy", "APIImporterReady", "SyncerReady"
 READY_CONDITIONS = (HEARTBEAT_HEALTHY, IMPORTER_READY, SYNCER_READY)
 """Conditions that Ready summarizes."""
+
+NODE_GROUPS, NODE_POOLS, OMITTED_NODE_LABELS = "nodeGroups", "nodePools", "omittedNodeLabels"
+ROOM_FIELDS = (NODE_GROUPS, NODE_POOLS, OMITTED_NODE_LABELS)
+"""Fields of the status with its room for pods; absent: it is unknown."""
 
 DEFAULT_RESOURCES = (
     *("deployments.apps", "services", "configmaps", "secrets"),
@@ -110,6 +118,10 @@ def dependency_label(cluster: str) -> str:
     return DEPENDENCY_LABEL_PREFIX + truncated_name(cluster, 63)
 
 
+def dependency_status_annotation(cluster: str) -> str:
+    return DEPENDENCY_STATUS_PREFIX + truncated_name(cluster, 63)
+
+
 def is_syncable(plural: str, group: str) -> bool:
     """Reports whether objects of a resource can be synced. Resources that describe the hub or its clusters cannot."""
     if (plural, group) in _UNSYNCED_RESOURCES:
@@ -134,6 +146,11 @@ def cluster_of_syncer(user: str) -> str:
 
 def is_ready(cluster: Object) -> bool:
     return condition_is(cluster, READY)
+
+
+def reports_status(cluster: Object) -> bool:
+    """Reports whether the statuses of objects in the cluster are current: its importer alone may be not ready."""
+    return is_ready(cluster) or all(condition_is(cluster, part) for part in (HEARTBEAT_HEALTHY, SYNCER_READY))
 
 
 def assigned_cluster(obj: Object) -> str:

@@ -8,10 +8,11 @@ new dict that may share subtrees with its inputs. `compare` decides which fields
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 import orjson
+
+from shoal.objects.text_cache import cached_by_text
 
 FieldSet: TypeAlias = dict[str, Any]
 
@@ -194,7 +195,7 @@ def _collapse_leaf(node: FieldSet) -> FieldSet:
 # --- path elements: f:name, k:{"name":"a"}, v:"a", i:0 ---
 
 
-@lru_cache(maxsize=8192)
+@cached_by_text(8192)
 def json_string(text: str) -> str:
     """Encodes a JSON string as upstream's encoder does inside a path element."""
     return '"' + text.translate(_ESCAPES) + '"'
@@ -212,7 +213,7 @@ def json_value(value: object) -> str:
     return str(value) if type(value) is int else orjson.dumps(value).decode()
 
 
-@lru_cache(maxsize=8192)
+@cached_by_text(8192)
 def canonical_element(key: str) -> str | None:
     """Returns the canonical form of an element. None for an unknown kind of element. ValueError if malformed."""
     if len(key) < 2:
@@ -270,7 +271,7 @@ def _format_value(value: object) -> str:
     return json_value(value)
 
 
-@lru_cache(maxsize=8192)
+@cached_by_text(8192)
 def _element_sort_key(key: str) -> tuple[Any, ...]:
     kind, text = key[0], key[2:]
     if kind == ".":

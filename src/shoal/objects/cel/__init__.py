@@ -3,8 +3,9 @@
 `compile_expression("self.replicas <= self.max", {"self": object_type})` returns a CELProgram or raises CELCompileError.
 `program.evaluate([obj], limit=PER_CALL_LIMIT)` returns value, error and cost.
 
-Pure. The functions are those of kube-apiserver's environment. Costs are counted as cel-go counts them. An evaluation
-that exceeds its limit ends with `CostLimitExceeded`.
+Pure. The functions are those of kube-apiserver's environment. Costs are counted as cel-go counts them; what it
+counts too low (values inside of compared or printed lists) costs more here, beyond a few values. An evaluation that
+exceeds its limit ends with `CostLimitExceeded`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from shoal.objects.cel.checker import check
 from shoal.objects.cel.environment import CELEnvironment
 from shoal.objects.cel.errors import CELCompileError, CELError, CostLimitExceeded
 from shoal.objects.cel.parser import parse
+from shoal.objects.cel.pause import PauseFunc, no_pause
 from shoal.objects.cel.planner import CELProgram, EvalResult, InstantiationError
 from shoal.objects.cel.types import CELType
 
@@ -29,9 +31,11 @@ __all__ = [
     "CostLimitExceeded",
     "EvalResult",
     "InstantiationError",
+    "PauseFunc",
     "check_in_environment",
     "compile_expression",
     "compile_in_environment",
+    "no_pause",
 ]
 
 PER_CALL_LIMIT: Final = 1_000_000

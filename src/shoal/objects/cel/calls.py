@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shoal.objects.cel.errors import CostLimitExceeded, no_overload
-from shoal.objects.cel.interpretable import COST, LIMIT, EvalFrame, EvalFunc, Interpretable
+from shoal.objects.cel.errors import no_overload
+from shoal.objects.cel.interpretable import COST, LIMIT, EvalFrame, EvalFunc, Interpretable, pause_or_end
 from shoal.objects.cel.overloads import CostFunc, Overload
 from shoal.objects.cel.types import CELType, is_dynamic
 from shoal.objects.cel.values import Value, kind_of
@@ -49,7 +49,7 @@ def _eval_with_cost(run: Callable[..., Value], cost: CostFunc, args: list[EvalFu
             a, b = first(frame), second(frame)
             frame[COST] += cost(a, b)
             if frame[COST] > frame[LIMIT]:
-                raise CostLimitExceeded
+                pause_or_end(frame)
             return run(a, b)
 
         return two
@@ -58,7 +58,7 @@ def _eval_with_cost(run: Callable[..., Value], cost: CostFunc, args: list[EvalFu
         values = [arg(frame) for arg in args]
         frame[COST] += cost(*values)
         if frame[COST] > frame[LIMIT]:
-            raise CostLimitExceeded
+            pause_or_end(frame)
         return run(*values)
 
     return some
@@ -75,7 +75,7 @@ def _eval_dynamic(overloads: Sequence[Overload], args: list[EvalFunc]) -> EvalFu
             overload = cache[kinds] = _overload_for_kinds(overloads, kinds)
         frame[COST] += 1 if overload.cost is None else overload.cost(*values)
         if frame[COST] > frame[LIMIT]:
-            raise CostLimitExceeded
+            pause_or_end(frame)
         return overload.run(*values)
 
     return run

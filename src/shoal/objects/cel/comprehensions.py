@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from shoal.objects.cel.errors import CELError, CostLimitExceeded, no_overload
+from shoal.objects.cel.errors import CELError, no_overload
 from shoal.objects.cel.interpretable import (
     COST,
     EVAL_ERRORS,
@@ -14,6 +14,7 @@ from shoal.objects.cel.interpretable import (
     EvalFunc,
     Interpretable,
     charge,
+    pause_or_end,
     with_cost,
 )
 from shoal.objects.cel.library.lists import pairwise_cost, sort_by
@@ -81,7 +82,7 @@ def _plan_quantifier(
             for _ in iterator:
                 frame[COST] += cost
                 if frame[COST] > frame[LIMIT]:
-                    raise CostLimitExceeded
+                    pause_or_end(frame)
                 try:
                     value = predicate(frame)
                 except EVAL_ERRORS as failure:

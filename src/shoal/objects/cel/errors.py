@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+MAX_REPORTED_ERRORS = 100
+"""As cel-go: each error repeats its line, so an expression could have an answer of gigabytes."""
 _MAX_SNIPPET_LENGTH = 16384
 _NO_OVERLOAD = "no such overload"
 
@@ -18,12 +20,15 @@ class CostLimitExceeded(Exception):
 
 
 class CELCompileError(Exception):
-    """The expression is invalid. The text lists each error with its line and a marker below the position."""
+    """The expression is invalid. The text lists the first errors, each with its line and a marker below its place."""
 
     def __init__(self, source: str, errors: list[tuple[int, str]]) -> None:
-        errors = sorted(errors, key=lambda problem: problem[0])
-        self.errors = [message for _, message in errors]
-        super().__init__("\n".join(_format_error(source, at, message) for at, message in errors))
+        reported = sorted(errors[:MAX_REPORTED_ERRORS], key=lambda problem: problem[0])
+        self.errors = [message for _, message in reported]
+        lines = [_format_error(source, at, message) for at, message in reported]
+        if len(errors) > len(reported):
+            lines.append(f"{len(errors) - len(reported)} more errors were truncated")
+        super().__init__("\n".join(lines))
 
 
 def no_overload() -> CELError:

@@ -15,9 +15,9 @@ KEYWORDS = frozenset({
 RESERVED = KEYWORDS | {"true", "false", "null", "in"}
 _ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _UNESCAPES = {"underscores": "__", "dot": ".", "dash": "-", "slash": "/"}
-_SPECIAL_CHARS = re.compile(r"__|[-./]")
+_replace_special = re.compile(r"__|[-./]").sub
 _NAME = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*", re.ASCII).fullmatch
-_ESCAPE_SEQUENCE = re.compile(r"__([^_]+)__")
+_replace_sequences = re.compile(r"__([^_]+)(__)?").sub
 
 
 @lru_cache(maxsize=4096)
@@ -27,7 +27,7 @@ def escape(name: str) -> str | None:
         return f"__{name}__"
     if not _NAME(name):
         return None
-    return _SPECIAL_CHARS.sub(lambda found: _ESCAPES[found.group()], name)
+    return _replace_special(lambda found: _ESCAPES[found.group()], name)
 
 
 @lru_cache(maxsize=4096)
@@ -40,6 +40,8 @@ def unescape(identifier: str) -> str | None:
     def replace(found: re.Match[str]) -> str:
         nonlocal is_valid
         inner = found.group(1)
+        if not found.group(2):
+            return found.group()
         if inner in RESERVED and len(found.group()) == len(identifier):
             return inner
         if inner not in _UNESCAPES:
@@ -47,5 +49,5 @@ def unescape(identifier: str) -> str | None:
             return ""
         return _UNESCAPES[inner]
 
-    name = _ESCAPE_SEQUENCE.sub(replace, identifier)
+    name = _replace_sequences(replace, identifier)
     return name if is_valid else None

@@ -1,7 +1,7 @@
 """Interpretables: the closures over a frame that the planner builds programs of.
 
-A frame is a list: cost so far, cost limit, and the variables. Costs that do not depend on values are added up at
-planning and charged at the start of a branch, so that most closures do no accounting.
+A frame is a list: cost so far, cost limit, what to do at the limit, and the variables. Costs that do not depend on
+values are added up at planning and charged at the start of a branch, so that most closures do no accounting.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.objects.cel.errors import CELError, CostLimitExceeded, no_overload
+from shoal.objects.cel.pause import PAUSE_COST
 from shoal.objects.cel.values import Value
 
 EvalFrame = list[Any]
 EvalFunc = Callable[[EvalFrame], Value]
 
-COST, LIMIT, FIRST_VARIABLE = 0, 1, 2
+COST, LIMIT, PAUSES, FIRST_VARIABLE = 0, 1, 2, 3
 
 EVAL_ERRORS = (CELError, TypeError, AttributeError)
 """Errors an evaluation may raise instead of returning a value. A null where the schema promised a string raises
@@ -41,7 +42,16 @@ def constant(value: Value) -> Interpretable:
 def charge(frame: EvalFrame, cost: int) -> None:
     frame[COST] += cost
     if frame[COST] > frame[LIMIT]:
+        pause_or_end(frame)
+
+
+def pause_or_end(frame: EvalFrame) -> None:
+    """Raises CostLimitExceeded, unless the limit is only that of the next pause."""
+    limit, pause = frame[PAUSES]
+    if frame[COST] > limit:
         raise CostLimitExceeded
+    pause()
+    frame[LIMIT] = min(frame[COST] + PAUSE_COST, limit)
 
 
 def with_cost(step: Interpretable, discount: int = 0) -> EvalFunc:

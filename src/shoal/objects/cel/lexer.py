@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any, NamedTuple
 
-from shoal.objects.cel.errors import CELCompileError
+from shoal.objects.cel.errors import MAX_REPORTED_ERRORS, CELCompileError
 from shoal.objects.cel.values import INT_MAX, INT_MIN, UINT_MAX, UInt
 
 MAX_SOURCE = 100_000
@@ -22,7 +22,7 @@ class CELToken(NamedTuple):
     text: str
 
 
-_TOKEN_PATTERN = re.compile(
+_match_token = re.compile(
     r"""
     (?P<space>[\t\n\f\r ]+|//[^\n]*)
   | (?P<string>[bB]?[rR]?(?:\"{3}|'{3}|"|')|[rR][bB](?:\"{3}|'{3}|"|'))
@@ -32,20 +32,22 @@ _TOKEN_PATTERN = re.compile(
   | (?P<op>==|!=|<=|>=|&&|\|\||[-+*/%<>!?:.,()\[\]{}])
     """,
     re.VERBOSE,
-)
+).match
 _ESCAPES = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92, "?": 63, '"': 34, "'": 39, "`": 96}
 _HEX_ESCAPES = {"x": 2, "X": 2, "u": 4, "U": 8}
 _KEYWORD_LITERALS = {"true": True, "false": False, "null": None}
 
 
 def tokenize(source: str, errors: list[tuple[int, str]]) -> list[CELToken]:
-    """Appends unrecognised characters to `errors` and continues after them."""
+    """Appends unrecognised characters to `errors` and continues after them, until there are too many, as cel-go."""
     if len(source) > MAX_SOURCE:
         message = f"expression code point size exceeds limit: size: {len(source)}, limit {MAX_SOURCE}"
         raise CELCompileError("", [(0, message)])
     result, at = [], 0
     while at < len(source):
-        match = _TOKEN_PATTERN.match(source, at)
+        if len(errors) > MAX_REPORTED_ERRORS:
+            raise CELCompileError(source, errors)
+        match = _match_token(source, at)
         if match is None:
             text = source[at : at + (2 if source[at] in "=&|" else 1)]
             errors.append((at, f"Syntax error: token recognition error at: '{text}'"))

@@ -39,6 +39,7 @@ from shoal.objects.cel.interpretable import (
     with_cost,
 )
 from shoal.objects.cel.overloads import Overload
+from shoal.objects.cel.pause import PAUSE_COST, PauseFunc, current_pause
 from shoal.objects.cel.regex import compile_regex
 from shoal.objects.cel.types import SCALARS, CELType
 from shoal.objects.cel.values import OptionalValue, StructValue, TypeValue, Value, kind_of
@@ -76,9 +77,21 @@ class CELProgram:
         self._cost = step.cost
         self._locals = [None] * planner.max_depth
 
-    def evaluate(self, values: Sequence[Value], limit: int) -> EvalResult:
-        """`values` are in the order of the variables it was compiled with."""
-        frame: EvalFrame = [self._cost, limit, *values, *self._locals]
+    def evaluate(self, values: Sequence[Value], limit: int, pause: PauseFunc | None = None) -> EvalResult:
+        """`values` are in the order of the variables it was compiled with. `pause` is called every PAUSE_COST units and
+        in long functions; what it raises ends the evaluation.
+        """
+        if pause is None or current_pause.get() is pause:
+            return self._evaluate(values, limit, pause)
+        token = current_pause.set(pause)
+        try:
+            return self._evaluate(values, limit, pause)
+        finally:
+            current_pause.reset(token)
+
+    def _evaluate(self, values: Sequence[Value], limit: int, pause: PauseFunc | None) -> EvalResult:
+        next_limit = limit if pause is None else min(limit, PAUSE_COST)
+        frame: EvalFrame = [self._cost, next_limit, (limit, pause), *values, *self._locals]
         try:
             charge(frame, 0)
             value = self._eval(frame)

@@ -19,12 +19,18 @@ class CELRules:
         self._root = root
 
     def check(
-        self, obj: Any, old: Any | None, schema_causes: list[Cause], warnings: list[str] | None = None
+        self,
+        obj: Any,
+        old: Any | None,
+        schema_causes: list[Cause],
+        warnings: list[str] | None = None,
+        *,
+        in_loop: bool = False,
     ) -> list[Cause]:
         """Returns the causes of an object for which schema validation returned `schema_causes`. Failures that pass by
-        ratcheting are appended to `warnings`.
+        ratcheting are appended to `warnings`. Raises TooCostlyForLoopError if `in_loop`.
         """
-        return validate_rules(self._root, obj, old, schema_causes, warnings)
+        return validate_rules(self._root, obj, old, schema_causes, warnings, in_loop=in_loop)
 
 
 def rules_of(schema: dict[str, Any]) -> CELRules | None:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from shoal.objects.cel import PER_CALL_LIMIT, CostLimitExceeded
+from shoal.objects.cel import PER_CALL_LIMIT, CELProgram, CostLimitExceeded, EvalResult
 from shoal.objects.cel.values import OPTIONAL_NONE, OptionalValue
 from shoal.objects.celvalidation.compiled_rules import CELRule, RuleNode
 from shoal.objects.celvalidation.correlation import UNCORRELATED, CorrelatedValue, correlate_update, old_item_finder
-from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value, required_value
+from shoal.objects.errors import Cause, TooCostlyForLoopError, duplicate, forbidden_field, invalid_value, required_value
 
 Json = Any
 
 COST_BUDGET: Final = 10_000_000
 """Maximum total cost of all rules of an object."""
+LOOP_BUDGET: Final = 50_000
+"""Maximum total cost of the rules of an object that is validated in an event loop: some milliseconds."""
 MAX_MESSAGE_BYTES: Final = 5 * 1024
 _OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 _MESSAGE_OUT_OF_BUDGET = (
@@ -33,20 +35,29 @@ _NOT_CHECKED = (
 
 
 def validate_rules(
-    node: RuleNode, obj: Json, old: Json | None, schema_causes: list[Cause], warnings: list[str] | None
+    node: RuleNode,
+    obj: Json,
+    old: Json | None,
+    schema_causes: list[Cause],
+    warnings: list[str] | None,
+    *,
+    in_loop: bool = False,
 ) -> list[Cause]:
-    """Returns the causes of an object. `schema_causes` were found by schema validation. Appends to `warnings`."""
+    """Returns the causes of an object. `schema_causes` were found by schema validation. Appends to `warnings`. Raises
+    TooCostlyForLoopError if `in_loop`.
+    """
     if any(cause.reason in _BLOCKING_REASONS for cause in schema_causes):
         return [invalid_value("<nil>", None, _NOT_CHECKED)]
-    evaluator = _RuleEvaluator([] if warnings is None else warnings)
+    evaluator = _RuleEvaluator([] if warnings is None else warnings, in_loop)
     evaluator.visit(node, "", obj, old, UNCORRELATED if old is None else correlate_update(obj, old, node.schema))
     return evaluator.causes
 
 
 class _RuleEvaluator:
-    def __init__(self, warnings: list[str]) -> None:
+    def __init__(self, warnings: list[str], in_loop: bool) -> None:
         self.causes: list[Cause] = []
         self.budget = COST_BUDGET
+        self._in_loop = in_loop
         self.warnings = warnings
 
     def visit(self, node: RuleNode | None, path: str, obj: Json, old: Json, correlation: CorrelatedValue) -> None:
@@ -103,7 +114,7 @@ class _RuleEvaluator:
         self, rule: CELRule, where: str, kind: str, values: list[Json], obj: Json, correlation: CorrelatedValue
     ) -> None:
         assert rule.program is not None
-        result = rule.program.evaluate(values, PER_CALL_LIMIT)
+        result = self._evaluate(rule.program, values)
         if result.cost > self.budget:
             self._stop(invalid_value(where, kind, _OUT_OF_BUDGET))
             return
@@ -112,6 +123,15 @@ class _RuleEvaluator:
             self._on_eval_error(rule, where, kind, result.error)
         elif result.value is not True:
             self._on_rule_failed(rule, where, kind, values, obj, correlation)
+
+    def _evaluate(self, program: CELProgram, values: list[Json]) -> EvalResult:
+        if not self._in_loop:
+            return program.evaluate(values, PER_CALL_LIMIT)
+        remaining = self.budget - (COST_BUDGET - LOOP_BUDGET)
+        result = program.evaluate(values, remaining)
+        if result.cost > remaining:
+            raise TooCostlyForLoopError
+        return result
 
     def _on_eval_error(self, rule: CELRule, where: str, kind: str, error: Exception) -> None:
         if isinstance(error, CostLimitExceeded):
@@ -143,7 +163,7 @@ class _RuleEvaluator:
         own message and ends the evaluation.
         """
         assert rule.message_program is not None
-        result = rule.message_program.evaluate(values, PER_CALL_LIMIT)
+        result = self._evaluate(rule.message_program, values)
         if result.cost > self.budget:
             self.budget = -1
             return _MESSAGE_OUT_OF_BUDGET

@@ -8,8 +8,8 @@ from typing import Any
 
 JsonSchema = dict[str, Any]
 
-_TOKEN = re.compile(r"'(?:\\.|[^'\\])*'|[.\[\]]|[^.\[\]']+", re.DOTALL)
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_match_token = re.compile(r"'(?:\\.|[^'\\])*'|[.\[\]]|[^.\[\]']+", re.DOTALL).match
+_replace_escapes = re.compile(r"\\(.)", re.DOTALL).sub
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}
 
 
@@ -34,17 +34,24 @@ def normalize_field_path(path: str, schema: JsonSchema) -> str | None:
 
 
 def _split_field_path(path: str) -> Iterator[str]:
-    tokens = _TOKEN.findall(path)
-    if "".join(tokens) != path:
-        raise ValueError(path)
-    todo = iter(tokens)
+    todo = _tokenize(path)
     for token in todo:
         name = next(todo, "")
         if token == "[":
             if len(name) < 2 or name[0] != "'" or name[-1] != "'" or next(todo, "") != "]":
                 raise ValueError(path)
-            yield _ESCAPE.sub(lambda found: _ESCAPES[found.group(1)], name[1:-1])
+            yield _replace_escapes(lambda found: _ESCAPES[found.group(1)], name[1:-1])
         elif token == "." and name and name not in (".", "[", "]"):
             yield name
         else:
             raise ValueError(path)
+
+
+def _tokenize(path: str) -> Iterator[str]:
+    at = 0
+    while at < len(path):
+        token = _match_token(path, at)
+        if token is None:
+            raise ValueError(path)
+        yield token.group()
+        at = token.end()

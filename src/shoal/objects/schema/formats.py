@@ -15,21 +15,16 @@ from datetime import date as calendar_date
 FormatCheck = Callable[[str], bool]
 
 
-def _full_matcher(pattern: str, flags: int = re.ASCII) -> FormatCheck:
-    fullmatch = re.compile(pattern, flags).fullmatch
+def _full_matcher(fullmatch: Callable[[str], object]) -> FormatCheck:
     return lambda text: fullmatch(text) is not None
 
 
 _HEX4 = "[0-9a-f]{4}"
-_uuid = _full_matcher(f"[0-9a-f]{{8}}-?{_HEX4}-?{_HEX4}-?{_HEX4}-?[0-9a-f]{{12}}", re.ASCII | re.IGNORECASE)
-_uuid3 = _full_matcher(f"[0-9a-f]{{8}}-?{_HEX4}-?3[0-9a-f]{{3}}-?{_HEX4}-?[0-9a-f]{{12}}", re.ASCII | re.IGNORECASE)
-
-
-def _uuid_version(version: int) -> FormatCheck:
-    return _full_matcher(
-        f"[0-9a-f]{{8}}-?{_HEX4}-?{version}[0-9a-f]{{3}}-?[89ab][0-9a-f]{{3}}-?[0-9a-f]{{12}}",
-        re.ASCII | re.IGNORECASE,
-    )
+_HEX12, _VARIANT, _NO_CASE = "[0-9a-f]{12}", "[89ab][0-9a-f]{3}", re.ASCII | re.IGNORECASE
+_uuid = re.compile(f"[0-9a-f]{{8}}-?{_HEX4}-?{_HEX4}-?{_HEX4}-?{_HEX12}", _NO_CASE).fullmatch
+_uuid3 = re.compile(f"[0-9a-f]{{8}}-?{_HEX4}-?3[0-9a-f]{{3}}-?{_HEX4}-?{_HEX12}", _NO_CASE).fullmatch
+_uuid4 = re.compile(f"[0-9a-f]{{8}}-?{_HEX4}-?4[0-9a-f]{{3}}-?{_VARIANT}-?{_HEX12}", _NO_CASE).fullmatch
+_uuid5 = re.compile(f"[0-9a-f]{{8}}-?{_HEX4}-?5[0-9a-f]{{3}}-?{_VARIANT}-?{_HEX12}", _NO_CASE).fullmatch
 
 
 _full_date = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII).fullmatch
@@ -56,8 +51,8 @@ def is_date_time(text: str) -> bool:
     return match is not None and match[1] <= "23" and match[2] <= "59" and match[3] <= "59"
 
 
-_go_duration = re.compile(r"[-+]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)", re.ASCII).fullmatch
-_worded_duration = re.compile(r"(?<!\d)\d++\s*+([A-Za-zµ]++)", re.ASCII)
+_go_duration = re.compile(r"[-+]?(?:0|(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[nuµμ]s|ms?|s|h))+)", re.ASCII).fullmatch
+_find_worded_durations = re.compile(r"(?<!\d)\d++\s*+([A-Za-zµ]*+)", re.ASCII).finditer
 _UNITS = frozenset(("ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"))
 _UNIT_STEMS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
 
@@ -66,19 +61,20 @@ def is_duration(text: str) -> bool:
     """Accepts Go's `1h30m`, or words anywhere in the text, as in `2 days`."""
     if _go_duration(text):
         return True
-    units = (match[1].lower() for match in _worded_duration.finditer(text))
+    units = (match[1].lower() for match in _find_worded_durations(text))
     return any(unit in _UNITS or unit.startswith(_UNIT_STEMS) for unit in units)
 
 
-_host = re.compile(
-    r"[a-zA-Z0-9](-?[a-zA-Z0-9]{0,62})?|([a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?\.)+[a-zA-Z]{2,63}"
-).fullmatch
+_single_label = re.compile("[a-zA-Z0-9](?:-?[a-zA-Z0-9]{0,62})?").fullmatch
+_labels = re.compile(r"[a-zA-Z0-9]+(?:-+[a-zA-Z0-9]+)*(?:\.[a-zA-Z0-9]+(?:-+[a-zA-Z0-9]+)*)*").fullmatch
+_top_level = re.compile("[a-zA-Z]{2,63}").fullmatch
 
 
 def is_hostname(text: str) -> bool:
     if len(text.encode()) > 255 or any(len(part.encode()) > 63 for part in text.split(".")):
         return False
-    return _host("".join(map(_ascii_equivalent, text))) is not None
+    labels, dot, last = "".join(map(_ascii_equivalent, text)).rpartition(".")
+    return bool(_labels(labels) and _top_level(last) if dot else _single_label(last))
 
 
 def _ascii_equivalent(char: str) -> str:
@@ -90,12 +86,21 @@ def _ascii_equivalent(char: str) -> str:
 
 
 _ATOM = r"[\w!#$%&'*+/=?^`{|}~\x80-\U0010ffff-]+"
-_ADDRESS = rf'(?:{_ATOM}(?:\.{_ATOM})*|"(?:[^"\\\r\n]|\\.)*")@(?:{_ATOM}(?:\.{_ATOM})*|\[[^\[\]\\]*\])'
-_mailbox = re.compile(rf'\s*(?:{_ADDRESS}|(?:"(?:[^"\\\r\n]|\\.)*"|[^"<>@,;:\\]*)\s*<{_ADDRESS}>)\s*', re.ASCII)
+_QUOTED = r'"(?:[^"\\\r\n]|\\.)*"'
+_address = re.compile(
+    rf"(?:{_ATOM}(?:\.{_ATOM})*|{_QUOTED})@(?:{_ATOM}(?:\.{_ATOM})*|\[[^\[\]\\]*\])", re.ASCII
+).fullmatch
+_display_name = re.compile(rf'(?:{_QUOTED}\s*|[^"<>@,;:\\]*)<', re.ASCII).match
+_SPACE = " \t\n\r\f\v"
 
 
 def is_email(text: str) -> bool:
-    return len(text) <= 1024 and _mailbox.fullmatch(text) is not None
+    """Accepts an address, or a name followed by an address in angle brackets."""
+    text = text.strip(_SPACE)
+    if not text.endswith(">"):
+        return _address(text) is not None
+    name = _display_name(text)
+    return name is not None and _address(text, name.end(), len(text) - 1) is not None
 
 
 _uri = re.compile(
@@ -140,23 +145,27 @@ def is_cidr(text: str) -> bool:
     return is_ipv4(address) and int(bits) <= 32
 
 
-_mac_pairs = _full_matcher(
+_mac_pairs = re.compile(
     r"[0-9a-fA-F]{2}(?:(:[0-9a-fA-F]{2}){5}|(:[0-9a-fA-F]{2}){7}|(:[0-9a-fA-F]{2}){19}"
-    r"|(-[0-9a-fA-F]{2}){5}|(-[0-9a-fA-F]{2}){7}|(-[0-9a-fA-F]{2}){19})"
-)
-_mac_quads = _full_matcher(r"[0-9a-fA-F]{4}(?:(\.[0-9a-fA-F]{4}){2}|(\.[0-9a-fA-F]{4}){3}|(\.[0-9a-fA-F]{4}){9})")
+    r"|(-[0-9a-fA-F]{2}){5}|(-[0-9a-fA-F]{2}){7}|(-[0-9a-fA-F]{2}){19})",
+    re.ASCII,
+).fullmatch
+_mac_quads = re.compile(
+    r"[0-9a-fA-F]{4}(?:(\.[0-9a-fA-F]{4}){2}|(\.[0-9a-fA-F]{4}){3}|(\.[0-9a-fA-F]{4}){9})", re.ASCII
+).fullmatch
 
 
 def is_mac(text: str) -> bool:
-    return _mac_pairs(text) or _mac_quads(text)
+    return bool(_mac_pairs(text) or _mac_quads(text))
 
 
-_isbn10 = _full_matcher("[0-9]{9}X|[0-9]{10}")
-_isbn13 = _full_matcher("[0-9]{13}")
+_remove_separators = re.compile(r"[\s-]+").sub
+_isbn10 = re.compile("[0-9]{9}X|[0-9]{10}", re.ASCII).fullmatch
+_isbn13 = re.compile("[0-9]{13}", re.ASCII).fullmatch
 
 
 def is_isbn10(text: str) -> bool:
-    code = re.sub(r"[\s-]+", "", text)
+    code = _remove_separators("", text)
     if not _isbn10(code):
         return False
     digits = [10 if char == "X" else int(char) for char in code]
@@ -164,58 +173,60 @@ def is_isbn10(text: str) -> bool:
 
 
 def is_isbn13(text: str) -> bool:
-    code = re.sub(r"[\s-]+", "", text)
-    return _isbn13(code) and sum(int(char) * (1, 3)[place % 2] for place, char in enumerate(code)) % 10 == 0
+    code = _remove_separators("", text)
+    return _isbn13(code) is not None and sum(int(char) * (1, 3)[place % 2] for place, char in enumerate(code)) % 10 == 0
 
 
-_card = _full_matcher(
+_remove_others = re.compile("[^0-9]+").sub
+_card = re.compile(
     r"4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}"
-    r"|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35\d{3})\d{11}"
-)
+    r"|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35\d{3})\d{11}",
+    re.ASCII,
+).fullmatch
 
 
 def is_credit_card(text: str) -> bool:
-    digits = re.sub("[^0-9]+", "", text)
+    digits = _remove_others("", text)
     if not _card(digits):
         return False
     doubled = (sum(divmod(int(digit) * 2, 10)) for digit in digits[-2::-2])
     return (sum(doubled) + sum(int(digit) for digit in digits[-1::-2])) % 10 == 0
 
 
-_base64 = _full_matcher(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})")
-_ssn = _full_matcher(r"\d{3}[- ]?\d{2}[- ]?\d{4}")
+_base64 = re.compile("(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}(?:==|[A-Za-z0-9+/]=))?").fullmatch
+_ssn = re.compile(r"\d{3}[- ]?\d{2}[- ]?\d{4}", re.ASCII).fullmatch
 _CHANNEL = r"\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*"
-_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_label = _full_matcher(_LABEL)
-_subdomain = _full_matcher(rf"{_LABEL}(\.{_LABEL})*")
+_LABEL = "[a-z0-9]+(?:-+[a-z0-9]+)*"
+_label = re.compile(_LABEL, re.ASCII).fullmatch
+_subdomain = re.compile(rf"{_LABEL}(?:\.{_LABEL})*", re.ASCII).fullmatch
 
 FORMATS: dict[str, FormatCheck] = {
-    "bsonobjectid": _full_matcher("[0-9a-fA-F]{24}"),
-    "byte": _base64,
+    "bsonobjectid": _full_matcher(re.compile("[0-9a-fA-F]{24}", re.ASCII).fullmatch),
+    "byte": lambda text: bool(text and _base64(text)),
     "cidr": is_cidr,
     "creditcard": is_credit_card,
     "date": is_date,
     "datetime": is_date_time,
     "duration": is_duration,
     "email": is_email,
-    "hexcolor": _full_matcher("#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
+    "hexcolor": _full_matcher(re.compile("#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})", re.ASCII).fullmatch),
     "hostname": is_hostname,
     "ipv4": is_ipv4,
     "ipv6": is_ipv6,
     "isbn": lambda text: is_isbn10(text) or is_isbn13(text),
     "isbn10": is_isbn10,
     "isbn13": is_isbn13,
-    "k8slongname": lambda text: len(text) <= 253 and _subdomain(text),
-    "k8sshortname": lambda text: len(text) <= 63 and _label(text),
+    "k8slongname": lambda text: len(text) <= 253 and _subdomain(text) is not None,
+    "k8sshortname": lambda text: len(text) <= 63 and _label(text) is not None,
     "mac": is_mac,
     "password": lambda _: True,
-    "rgbcolor": _full_matcher(rf"rgb\({_CHANNEL},{_CHANNEL},{_CHANNEL}\)"),
-    "ssn": lambda text: len(text) == 11 and _ssn(text),
+    "rgbcolor": _full_matcher(re.compile(rf"rgb\({_CHANNEL},{_CHANNEL},{_CHANNEL}\)", re.ASCII).fullmatch),
+    "ssn": lambda text: len(text) == 11 and _ssn(text) is not None,
     "uri": is_uri,
-    "uuid": _uuid,
-    "uuid3": _uuid3,
-    "uuid4": _uuid_version(4),
-    "uuid5": _uuid_version(5),
+    "uuid": _full_matcher(_uuid),
+    "uuid3": _full_matcher(_uuid3),
+    "uuid4": _full_matcher(_uuid4),
+    "uuid5": _full_matcher(_uuid5),
 }
 _NUMERIC = {"integer": ("int32", "int64"), "number": ("float", "double")}
 

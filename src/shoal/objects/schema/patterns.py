@@ -36,9 +36,18 @@ def to_engine_pattern(pattern: str) -> str:
     if "[:" in pattern:
         for name, members in _POSIX.items():
             pattern = pattern.replace(name, members)
-    if "\\Q" in pattern:
-        pattern = re.sub(r"\\Q(.*?)(?:\\E|\Z)", lambda quoted: re.escape(quoted[1]), pattern, flags=re.DOTALL)
-    return pattern
+    return _escape_quoted(pattern) if "\\Q" in pattern else pattern
+
+
+def _escape_quoted(pattern: str) -> str:
+    """Escapes what stands between `\\Q` and `\\E` or the end."""
+    pieces, at = [], 0
+    while (start := pattern.find("\\Q", at)) >= 0:
+        end = pattern.find("\\E", start + 2)
+        end = len(pattern) if end < 0 else end
+        pieces += [pattern[at:start], re.escape(pattern[start + 2 : end])]
+        at = end + 2
+    return "".join([*pieces, pattern[at:]])
 
 
 @lru_cache(maxsize=512)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import orjson
+
 from shoal.objects.errors import ShoalError
 
 Json = Any
@@ -41,6 +43,7 @@ class StructuralNode:
         "children",
         "covers_keys",
         "default",
+        "default_size",
         "defaulting_children",
         "defaults",
         "has_defaults",
@@ -63,9 +66,11 @@ class StructuralNode:
         self.keeps_null = keeps_null
         self.nullable = False
         self.default: Json = None
+        self.default_size = 0
+        """Bytes of the default as JSON."""
         self.is_embedded = False
-        self.defaults: tuple[tuple[str, Json, bool], ...] = ()
-        """(key, default, nullable) of the properties that have a default."""
+        self.defaults: tuple[tuple[str, Json, bool, int], ...] = ()
+        """(key, default, nullable, size) of the properties that have a default."""
         self.defaulting_children: tuple[tuple[str, StructuralNode], ...] = ()
         """Properties with defaults further inside."""
         self.has_defaults = False
@@ -226,6 +231,7 @@ class StructuralBuilder:
         node.is_embedded = root or bool(schema.get("x-kubernetes-embedded-resource"))
         node.nullable = bool(schema.get("nullable"))
         node.default = self._default_of(schema)
+        node.default_size = len(orjson.dumps(node.default)) if node.default is not None else 0
         node.keeps_null = node.nullable or node.default is not None
         node.children = properties
         if node.is_embedded:
@@ -237,7 +243,11 @@ class StructuralBuilder:
         kind = schema.get("type")
         node.is_leaf = kind in _SCALARS or (kind == "array" and node.items is None and not preserve)
         node.is_leaf = node.is_leaf or bool(schema.get("x-kubernetes-int-or-string"))
-        node.defaults = tuple((k, p.default, p.nullable) for k, p in properties.items() if p.default is not None)
+        node.defaults = tuple(
+            (key, each.default, each.nullable, len(key) + each.default_size)
+            for key, each in properties.items()
+            if each.default is not None
+        )
         node.defaulting_children = tuple(properties.items())
         # List types of built-ins only control merging: duplicate ports or variables are allowed, with a warning.
         list_type = schema.get("x-kubernetes-list-type") if self._definitions is None else None

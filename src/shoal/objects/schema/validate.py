@@ -6,6 +6,7 @@ update: errors that were there before and did not change pass (ratcheting).
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -233,7 +234,7 @@ class SchemaValidator:
             causes.append(invalid_value(where, size, f"{path} in body should have at least {fewest} items"))
         if most is not None and size > most:
             causes.append(too_many(where, size, most))
-        if schema.get("uniqueItems") and any(json_equal(a, b) for i, a in enumerate(values) for b in values[:i]):
+        if schema.get("uniqueItems") and len({json.dumps(value, sort_keys=True) for value in values}) < size:
             causes.append(invalid_value(where, "", f"{path} in body shouldn't contain duplicates"))
         return causes, passed
 

@@ -11,7 +11,8 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from shoal.fit.resources import Resources
+from shoal.fit.room import PodDemand
+from shoal.kinds.workload.apiresource import GVR
 from shoal.kinds.workload.leaf import CAPACITY_BACKOFF_ANNOTATION, desired_leaf, leaf_name, new_leaf
 from shoal.kinds.workload.workloadcluster import assigned_cluster
 from shoal.placement.assignment import free_capacity
@@ -29,6 +30,7 @@ from shoal.placement.filter import FilteredClusters
 from shoal.placement.interpreter import DIVIDED, JobInterpreter, ResourceInterpreter
 from shoal.placement.overrides import apply_overrides, has_overrides
 from shoal.placement.policy import DEFAULT_POLICY, NEVER, PlacementPolicy
+from shoal.placement.rollout import strategy_of
 from shoal.placement.splitter.jobs import compute_job_changes
 from shoal.placement.splitter.leaf_changes import LeafChanges
 
@@ -70,19 +72,19 @@ def compute_changes_with(
         return compute_job_changes(root, existing, foreign_names, filtered, now, interpreter)
     policy, clusters = filtered.policy, filtered.clusters
     survey = _existing_leaves(root, existing, clusters)
-    requests, first_ordinal = interpreter.requests_of(root), interpreter.first_ordinal_of(root)
+    demand, first_ordinal = interpreter.demand_of(root), interpreter.first_ordinal_of(root)
     current_shares = {name: _current_share(leaf, interpreter) for name, leaf in survey.by_cluster.items()}
     backoffs: dict[str, CapacityBackoff] = {}
     if first_ordinal is None and not policy.is_duplicate:
-        backoffs = _backoffs(survey.by_cluster, current_shares, clusters, requests, now, policy.unschedulable_seconds)
+        backoffs = _backoffs(survey.by_cluster, current_shares, clusters, demand, now, policy.unschedulable_seconds)
         current_shares |= {
-            name: replace(current_shares[name], capacity_limit=backoff.max_replicas)
+            name: replace(current_shares[name], capacity_limit=backoff.max_replicas, has_backoff=backoff != NO_BACKOFF)
             for name, backoff in backoffs.items()
         }
     conflicting: set[str] = set()
     while True:
         decision = decide_with_filtered(
-            interpreter.replicas_of(root), filtered, current_shares, requests, now, first_ordinal
+            interpreter.replicas_of(root), filtered, current_shares, demand, now, first_ordinal, strategy_of(root)
         )
         new_names = {
             name for name in decision.target_shares.keys() | decision.shares.keys() if name not in current_shares
@@ -92,7 +94,7 @@ def compute_changes_with(
             break
         conflicting |= blocked_names
         filtered = FilteredClusters(
-            (cluster for name, cluster in clusters.items() if name not in conflicting), policy, now
+            (cluster for name, cluster in clusters.items() if name not in conflicting), policy, now, filtered.api
         )
     backoff_annotations = {name: backoff.to_annotation() for name, backoff in backoffs.items()}
     desired = {
@@ -114,23 +116,30 @@ def compute_changes_with(
 
 
 class FilteredClustersCache:
-    """Caches one FilteredClusters per policy and way to divide, until the clusters change."""
+    """Caches one FilteredClusters per policy, API and way to divide, until the clusters change."""
 
     def __init__(self, clusters: Mapping[str, ClusterInfo]) -> None:
         self._clusters = clusters
-        self._cached: dict[tuple[int, bool, bool], tuple[PlacementPolicy, FilteredClusters]] = {}
+        self._cached: dict[tuple[int, GVR | None, bool, bool], tuple[PlacementPolicy, FilteredClusters]] = {}
         """The policy is kept, so that its id is not reused."""
 
     def clear(self) -> None:
         self._cached.clear()
 
     def of(
-        self, policy: PlacementPolicy, root: Object, interpreter: ResourceInterpreter, now: float
+        self,
+        policy: PlacementPolicy,
+        root: Object,
+        interpreter: ResourceInterpreter,
+        now: float,
+        api: GVR | None = None,
     ) -> FilteredClusters:
-        key = id(policy), interpreter.is_divided, interpreter.first_ordinal_of(root) is None
+        if policy.workload_terms:  # The clusters of the terms are those of one object at one time.
+            return FilteredClusters(self._clusters.values(), effective_policy(policy, root, interpreter), now, api)
+        key = id(policy), api, interpreter.is_divided, interpreter.first_ordinal_of(root) is None
         _, cached = self._cached.get(key, (policy, None))
         if cached is None or now >= cached.valid_until:
-            cached = FilteredClusters(self._clusters.values(), effective_policy(policy, root, interpreter), now)
+            cached = FilteredClusters(self._clusters.values(), effective_policy(policy, root, interpreter), now, api)
             self._cached[key] = policy, cached
         return cached
 
@@ -142,7 +151,8 @@ def depends_on_capacity(leaf_changes: LeafChanges, policy: PlacementPolicy) -> b
     has_backoff = any(
         CAPACITY_BACKOFF_ANNOTATION in (leaf["metadata"].get("annotations") or {}) for leaf in leaf_changes.existing
     )
-    return bool(leaf_changes.unassigned or has_backoff or policy.divide_by == "Price" or policy.overflow)
+    limited = leaf_changes.unassigned or leaf_changes.decision.is_limited_by_room or has_backoff
+    return bool(limited or policy.divide_by == "Price" or policy.overflow)
 
 
 def effective_policy(policy: PlacementPolicy, root: Object, interpreter: ResourceInterpreter) -> PlacementPolicy:
@@ -183,7 +193,7 @@ def _backoffs(
     leaves: Mapping[str, Object],
     current_shares: Mapping[str, CurrentShare],
     clusters: Mapping[str, ClusterInfo],
-    requests: Resources,
+    demand: PodDemand,
     now: float,
     timeout: float,
 ) -> dict[str, CapacityBackoff]:
@@ -194,7 +204,7 @@ def _backoffs(
         if unschedulable or previous != NO_BACKOFF:
             replicas = current_shares[name].replicas
             backoffs[name] = observe(
-                previous, replicas, min(unschedulable, replicas), free_capacity(clusters[name], requests), now, timeout
+                previous, replicas, min(unschedulable, replicas), free_capacity(clusters[name], demand), now, timeout
             )
     return backoffs
 

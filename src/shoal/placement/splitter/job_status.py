@@ -20,6 +20,12 @@ from shoal.kinds.batch.job import (
 from shoal.kinds.workload.leaf import EVACUATED_ANNOTATION
 from shoal.objects.conditions import condition_is, get_condition
 from shoal.placement.splitter.leaf_changes import LeafChanges
+from shoal.placement.splitter.leaf_status import (
+    CLUSTER_NOT_REPORTING,
+    CLUSTERS_REPORTING,
+    known_counts,
+    silence_message,
+)
 
 Object = dict[str, Any]
 
@@ -28,8 +34,10 @@ PLACED = "Placed"
 """False while some of it has no cluster; absent otherwise."""
 
 
-def job_status(root: Object, leaf_changes: LeafChanges, cluster_count: int, now: str) -> Object | None:
-    """None: it is finished, and its status stays."""
+def job_status(
+    root: Object, leaf_changes: LeafChanges, cluster_count: int, now: str, silent: frozenset[str] = frozenset()
+) -> Object | None:
+    """`silent` are the clusters that do not report. None: it is finished, and its status stays."""
     if is_finished(root):
         return None
     current: Object = root.get("status") or {}
@@ -38,7 +46,8 @@ def job_status(root: Object, leaf_changes: LeafChanges, cluster_count: int, now:
         for leaf in leaf_changes.existing
         if EVACUATED_ANNOTATION not in (leaf["metadata"].get("annotations") or {})
     ]
-    status = {name: _sum_counts(live_leaves, name) for name in RUNNING_COUNTS}
+    running = [known_counts(leaf, silent) for leaf in live_leaves]
+    status = {name: sum(counts.get(name, 0) for counts in running) for name in RUNNING_COUNTS}
     status |= {name: max(_sum_counts(leaf_changes.existing, name), current.get(name) or 0) for name in FINISHED_COUNTS}
     conditions = _JobConditions(current.get("conditions") or [], now)
     if leaf_changes.unassigned:
@@ -49,6 +58,11 @@ def job_status(root: Object, leaf_changes: LeafChanges, cluster_count: int, now:
         conditions.set(PLACED, "False", "NoReadyClusters" if cluster_count else "NoRegisteredClusters", message)
     else:
         conditions.remove(PLACED)
+    silence = silence_message(leaf_changes.existing, silent)
+    if silence:
+        conditions.set(CLUSTERS_REPORTING, "False", CLUSTER_NOT_REPORTING, silence)
+    else:
+        conditions.remove(CLUSTERS_REPORTING)
     start = _update_suspended(root, live_leaves, current, conditions)
     completion_time = ""
     failure = _failure_of(live_leaves)
@@ -68,6 +82,8 @@ def job_status(root: Object, leaf_changes: LeafChanges, cluster_count: int, now:
         message = "All leaves of the Job are complete."
         conditions.set(SUCCESS_CRITERIA_MET, "True", "CompletionsReached", message)
         conditions.set(COMPLETE, "True", "CompletionsReached", message)
+    if is_finished({"status": {"conditions": conditions.conditions}}):
+        conditions.remove(CLUSTERS_REPORTING)
     job_result: Object = {name: count for name, count in status.items() if count}
     job_result |= {"startTime": start} if start else {}
     job_result |= {"completionTime": completion_time} if completion_time else {}

@@ -11,6 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from shoal.fit.room import PodDemand
 from shoal.kinds.batch.job import COMPLETE, FAILED, expiry_time, is_finished, is_indexed, is_suspended
 from shoal.kinds.batch.job_defaults import CONTROLLER_UID_LABELS, JOB_NAME_LABELS
 from shoal.kinds.workload.leaf import EVACUATED_ANNOTATION, MAX_LABEL_LENGTH, content_of, desired_leaf, new_leaf
@@ -21,7 +22,13 @@ from shoal.placement.assignment import assign_replicas, max_replicas
 from shoal.placement.cluster_info import NO_SHARE, ClusterInfo, CurrentShare
 from shoal.placement.decide import PlacementDecision
 from shoal.placement.division import ShareBounds, divide_replicas
-from shoal.placement.filter import FilteredClusters, filter_cluster, seconds_until_change, select_clusters
+from shoal.placement.filter import (
+    FilteredClusters,
+    filter_cluster,
+    room_failures,
+    seconds_until_change,
+    select_clusters,
+)
 from shoal.placement.interpreter import JobInterpreter
 from shoal.placement.overrides import apply_overrides, has_overrides
 from shoal.placement.policy import NEVER
@@ -141,7 +148,7 @@ def _is_lost(
         return True
     if is_finished(leaf):
         return False
-    failure = filter_cluster(cluster_info, filtered.policy, _current_share(leaf, interpreter), now)
+    failure = filter_cluster(cluster_info, filtered.policy, _current_share(leaf, interpreter), now, filtered.api)
     return failure is not None and not failure.keeps_replicas
 
 
@@ -177,8 +184,9 @@ def _new_leaves(
     interpreter: JobInterpreter,
 ) -> tuple[list[_JobLeaf], int]:
     """Returns new leaves for work that no leaf does, and how much parallelism has no cluster."""
-    policy, completions = filtered.policy, interpreter.completions_of(root)
-    selected = select_clusters(filtered.feasible_for({}, filtered.failures), policy, {})
+    policy, completions, demand = filtered.policy, interpreter.completions_of(root), interpreter.demand_of(root)
+    failures = filtered.failures | room_failures(filtered, filtered.failures, {}, demand)
+    selected = select_clusters(filtered.feasible_for({}, failures), policy, {})
     names = {piece.name for piece in job_leaves}
     if policy.is_duplicate:
         covered = {piece.cluster for piece in job_leaves}
@@ -196,9 +204,7 @@ def _new_leaves(
     if not missing or not parallelism:
         return [], 0
     shares = {
-        name: share
-        for name, share in assign_replicas(parallelism, selected, policy, {}, interpreter.requests_of(root)).items()
-        if share
+        name: share for name, share in assign_replicas(parallelism, selected, policy, {}, demand).items() if share
     }
     if not shares:
         return [], parallelism
@@ -255,13 +261,13 @@ def _parallelism_shares(
         return shares
     if filtered.policy.is_duplicate:
         return shares | dict.fromkeys((job_leaf.name for job_leaf in active), interpreter.parallelism_of(root))
-    requests = interpreter.requests_of(root)
-    bounds = [_share_bounds(job_leaf, filtered, requests, interpreter) for job_leaf in active]
+    demand = interpreter.demand_of(root)
+    bounds = [_share_bounds(job_leaf, filtered, demand, interpreter) for job_leaf in active]
     return shares | divide_replicas(interpreter.parallelism_of(root), bounds)
 
 
 def _share_bounds(
-    job_leaf: _JobLeaf, filtered: FilteredClusters, requests: dict[str, int], interpreter: JobInterpreter
+    job_leaf: _JobLeaf, filtered: FilteredClusters, demand: PodDemand, interpreter: JobInterpreter
 ) -> ShareBounds:
     cluster_info = filtered.clusters[job_leaf.cluster]
     current_share = interpreter.current_share_of(job_leaf.leaf) if job_leaf.leaf is not None else NO_SHARE
@@ -270,7 +276,13 @@ def _share_bounds(
         if job_leaf.completions is None
         else job_leaf.completions
     )
-    maximum = max(max_replicas(cluster_info, filtered.policy, current_share, requests), 1)
+    policy = filtered.policy
+    maximum = (
+        max_replicas(cluster_info, policy, current_share, demand)
+        if policy.depends_on_capacity
+        else policy.maximum_of(cluster_info.name, cluster_info.labels)
+    )
+    maximum = max(maximum, 1)
     if job_leaf.completions is not None:
         maximum = min(maximum, job_leaf.completions)
     return ShareBounds(

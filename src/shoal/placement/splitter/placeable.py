@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.client.rest import Client, GroupVersionResource
+from shoal.kinds.workload import workloadcluster
+from shoal.kinds.workload.apiresource import GVR
 from shoal.objects.errors import NotFound
 from shoal.placement.interpreter import DIVIDED, DUPLICATED, JOB, ORDINAL, Divided, ResourceInterpreter
 
@@ -20,14 +22,13 @@ UNPLACEABLE_KINDS = {
     "Pod": "it belongs to one cluster: label it workloads.kcp.dev/cluster",
     "Event": "it belongs to the cluster where it occurred",
     "Lease": "it belongs to one cluster",
+    "ControllerRevision": "it is the history of its owner",
 }
 BUILTIN_INTERPRETERS: dict[tuple[str, str], ResourceInterpreter] = {
     ("apps", "StatefulSet"): ORDINAL,
     ("batch", "Job"): JOB,
 }
-UNPLACEABLE_GROUPS = frozenset(
-    {"placement.shoal.dev", "infrastructure.cluster.x-k8s.io", "cluster.x-k8s.io", "core.shoal.dev"}
-)
+RBAC_GROUP = "rbac.authorization.k8s.io"
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,11 @@ class PlaceableKind:
 
     @property
     def api_version(self) -> str:
-        return f"{self.resource.group}/{self.resource.version}" if self.resource.group else self.resource.version
+        return self.api.group_version
+
+    @property
+    def api(self) -> GVR:
+        return GVR(self.resource.group, self.resource.version, self.resource.resource)
 
 
 class KindNotPlaceable(Exception):
@@ -51,8 +56,12 @@ class KindNotPlaceable(Exception):
         self.reason = reason
 
 
-async def discover_placeable(client: Client, kind: str, api_version: str) -> PlaceableKind:
-    """Without an apiVersion, the first group that has the kind."""
+async def discover_placeable(
+    client: Client, kind: str, api_version: str, *, namespaced: bool | None = True
+) -> PlaceableKind:
+    """Without an apiVersion, the first group that has the kind. `namespaced`: which kinds may be placed: namespaced
+    ones by a Placement, others by a ClusterPlacement; None: both.
+    """
     display_name = f"{kind} of {api_version}" if api_version else kind
     match: PlaceableKind | None = None
     for group_version in [api_version] if api_version else await _group_versions(client):
@@ -63,14 +72,29 @@ async def discover_placeable(client: Client, kind: str, api_version: str) -> Pla
         raise KindNotPlaceable(
             "KindNotServed", f"The hub does not serve {display_name}; no workload Cluster offers it yet."
         )
-    if match.resource.group in UNPLACEABLE_GROUPS or (
-        match.resource.group in ("", "apps", "batch") and kind in UNPLACEABLE_KINDS
-    ):
-        reason = UNPLACEABLE_KINDS.get(kind, "it configures the hub itself")
+    reason = _refusal_of(match, namespaced)
+    if reason:
         raise KindNotPlaceable("KindNotPlaced", f"{display_name} cannot be placed: {reason}.")
-    if not match.resource.namespaced:
-        raise KindNotPlaceable("KindNotPlaced", f"{display_name} cannot be placed: it is not namespaced.")
     return match
+
+
+def _refusal_of(kind: PlaceableKind, namespaced: bool | None) -> str:
+    """Empty: it can be placed."""
+    resource = kind.resource
+    if resource.group == RBAC_GROUP:
+        return "its leaves would grant rights on the hub; label it workloads.kcp.dev/cluster"
+    if (
+        resource.group in ("", "apps", "batch", "coordination.k8s.io", "events.k8s.io")
+        and kind.name in UNPLACEABLE_KINDS
+    ):
+        return UNPLACEABLE_KINDS[kind.name]
+    if not workloadcluster.is_syncable(resource.resource, resource.group):
+        return "it configures the hub itself"
+    if namespaced is True and not resource.namespaced:
+        return "it is not namespaced; a ClusterPlacement can place it"
+    if namespaced is False and resource.namespaced:
+        return "it is namespaced; a Placement in its namespace can place it"
+    return ""
 
 
 async def _group_versions(client: Client) -> list[str]:
@@ -87,6 +111,8 @@ async def _find_in_group_version(client: Client, group_version: str, kind: str) 
     names = {resource["name"] for resource in resources}
     for resource in resources:
         plural = resource["name"]
+        if (group, plural) == ("apps", "replicasets") and f"{plural}/scale" not in names:
+            continue  # the hub serves them only as revisions of Deployments
         if resource["kind"] == kind and "/" not in plural and set(resource["verbs"]) >= REQUIRED_VERBS:
             gvr = GroupVersionResource(group, version, plural, bool(resource["namespaced"]))
             interpreter = await _interpreter_of(client, gvr) if f"{plural}/scale" in names else DUPLICATED

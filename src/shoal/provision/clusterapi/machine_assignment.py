@@ -70,6 +70,14 @@ class MachineAssigner:
         self._machine_state.machines.add_event_handler(self._on_machine)
         self._machine_state.deployments.add_event_handler(self._on_deployment)
         state.node_claims.add_event_handler(self._on_claim)
+        resolver.add_event_handler(self._on_cluster)
+
+    def _on_cluster(self, cluster: str) -> None:
+        """Its MachineDeployments may be older than the fact that it is served here."""
+        capi_cluster = self._resolver.capi_cluster_of(cluster)
+        for deployment in self._machine_state.member_deployments(capi_cluster) if capi_cluster is not None else ():
+            self._enqueue(full_name(deployment))
+        self._provider.notify(cluster)
 
     def _on_deployment(self, key: Key, old: Object | None, new: Object | None) -> None:
         deployment = new or old

@@ -7,13 +7,14 @@ cannot grant it to itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.fit.resources import Resources
+from shoal.fit.resources import Resources, subtract
 from shoal.kinds.clusterapi import capi
 from shoal.kinds.clusterapi.capi import CLUSTER_NAME, INTERRUPTIBLE, KARPENTER_MEMBER
 from shoal.kinds.karpenter.karpenter import (
+    ANNOUNCED_RESERVATION_ID,
     CAPACITY_TYPE,
     INSTANCE_TYPE,
     NODE_CLASS,
@@ -50,6 +51,13 @@ class NodeGroup:
     taints: tuple[Object, ...] = ()
     max_machines: int | None = None
     """Maximum number of Machines; None: unlimited."""
+    reserved: Resources = field(default_factory=dict)
+    """Part of the capacity that pods do not get."""
+
+    @property
+    def allocatable(self) -> Resources:
+        known = {name: amount for name, amount in self.reserved.items() if name in self.capacity}
+        return {name: max(0, amount) for name, amount in subtract(self.capacity, known).items()}
 
 
 def group_of_deployment(deployment: Object, template: Object | None, prices: PriceList) -> NodeGroup:
@@ -66,6 +74,7 @@ def group_of_deployment(deployment: Object, template: Object | None, prices: Pri
         _resolve_price(cost, prices, labels, capacity),
         scale_from_zero.taints(annotations),
         max_size(deployment),
+        scale_from_zero.reserved_resources(deployment, machine, template),
     )
 
 
@@ -92,6 +101,7 @@ def group_of_entry(node_class: Object, entry: Object, template: Object, prices: 
         _resolve_price(scale_from_zero.price(template) if cost is None else cost, prices, labels, capacity),
         scale_from_zero.taints(annotations) + scale_from_zero.permanent_taints(entry.get("taints") or ()),
         min(limits, default=None),
+        scale_from_zero.reserved_resources(template),
     )
 
 
@@ -175,8 +185,9 @@ def node_labels(deployment: Object, template: Object | None = None) -> dict[str,
 
 
 def _set_reservation_id(labels: dict[str, str], name: str) -> None:
+    announced = labels.pop(ANNOUNCED_RESERVATION_ID, "")
     if labels[CAPACITY_TYPE] == RESERVED:
-        labels.setdefault(RESERVATION_ID, name[-_MAX_LABEL_LENGTH:])
+        labels.setdefault(RESERVATION_ID, announced or name[-_MAX_LABEL_LENGTH:])
 
 
 def max_size(deployment: Object) -> int | None:

@@ -66,4 +66,5 @@ def _merge_groups(name: str, groups: list[NodeGroup], claims_by_group: Mapping[s
     offerings.sort(key=lambda each: (each.price, each.name))
     common = set.intersection(*(set(each.capacity) for each in groups))
     capacity = {resource: min(each.capacity[resource] for each in groups) for resource in sorted(common)}
-    return InstanceType(name, capacity, capacity, tuple(offerings))
+    allocatable = {resource: min(each.allocatable[resource] for each in groups) for resource in capacity}
+    return InstanceType(name, capacity, allocatable, tuple(offerings))

@@ -241,7 +241,7 @@ class ClusterAPIProvider:
             return instance
         group = self._node_group(cluster, claim)
         if group is not None:
-            return Instance("", group.labels, group.capacity, group.capacity)
+            return Instance("", group.labels, group.capacity, group.allocatable)
         best = self._cheapest_offering(cluster, claim)
         return Instance("", best[1].labels, best[0].capacity, best[0].allocatable) if best is not None else None
 
@@ -373,13 +373,13 @@ class ClusterAPIProvider:
         group = self.machine_state.group_of(deployment) if deployment is not None else None
         if group is None and claim is not None:
             group = self._node_group(cluster, claim)
-        capacity = group.capacity if group is not None else {}
+        capacity, allocatable = (group.capacity, group.allocatable) if group is not None else ({}, {})
         spec = machine.get("spec") or {}
         return Instance(
             provider_id=str(spec.get("providerID") or ""),
             labels=group.labels if group is not None else {},
             capacity=capacity,
-            allocatable=capacity,
+            allocatable=allocatable,
             deleting=is_deleting(machine),
             name=full_name(machine),
             claim=annotation_of(machine, NODE_CLAIM_ANNOTATION),

@@ -11,12 +11,14 @@ from typing import Any
 
 from shoal.fit.resources import CPU, EPHEMERAL, MEMORY, PODS, Resources, parse_amounts
 from shoal.kinds.clusterapi.capi import CURRENT_PRICE
-from shoal.kinds.karpenter.karpenter import ARCHITECTURE, SYSTEM, is_ephemeral_taint
+from shoal.kinds.karpenter.karpenter import ARCHITECTURE, NODE_CLASS_GROUP, SYSTEM, is_ephemeral_taint
 
 Object = dict[str, Any]
 
 MAX_SIZE = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size"
 MIN_SIZE = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size"
+RESERVED_RESOURCES = f"{NODE_CLASS_GROUP}/reserved-resources"
+"""Annotation of a MachineDeployment or a template: what its nodes reserve for the system."""
 CAPACITY_PREFIX = "capacity.cluster-autoscaler.kubernetes.io/"
 _RESOURCES = {"cpu": CPU, "memory": MEMORY, "maxPods": PODS, "ephemeral-disk": EPHEMERAL}
 _DEFAULT_MAX_PODS = 110
@@ -36,6 +38,18 @@ def capacity(annotations: Mapping[str, str], template: Object | None, override: 
         reported | parse_amounts({name: value for name, value in announced.items() if value}) | parse_amounts(override)
     )
     return {PODS: _DEFAULT_MAX_PODS, **resources} if CPU in resources and MEMORY in resources else {}
+
+
+def reserved_resources(*holders: Object | None) -> Resources:
+    """Resources that pods do not get on a node: of kube-reserved, system-reserved and eviction thresholds. From the
+    first annotation among the holders, `name=quantity,…`.
+    """
+    for holder in holders:
+        text = (((holder or {}).get("metadata") or {}).get("annotations") or {}).get(RESERVED_RESOURCES)
+        if text:
+            pairs = (each.partition("=") for each in text.split(","))
+            return parse_amounts({name.strip(): amount.strip() for name, _, amount in pairs if amount.strip()})
+    return {}
 
 
 def labels(annotations: Mapping[str, str], template: Object | None) -> dict[str, str]:

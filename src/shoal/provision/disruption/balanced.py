@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from shoal.kinds.karpenter.karpenter import BALANCED, nodepool_of
 from shoal.provision.disruption.budgets import disruption_spec
-from shoal.provision.disruption.evictability import eviction_cost, is_reschedulable
 from shoal.provision.disruption.model import Candidate, Command, DisruptionSnapshot
+from shoal.provision.evictability import eviction_cost, is_reschedulable
 
 THRESHOLD = 0.5
 

@@ -35,6 +35,21 @@ def budgets_by_reason(snapshot: DisruptionSnapshot) -> dict[str, dict[str, int]]
 
 def allowed_disruptions(snapshot: DisruptionSnapshot, reason: str) -> dict[str, int]:
     """Allowed further disruptions by NodePool. Nodes being deleted or not ready are subtracted."""
+    total, disrupted = _node_counts(snapshot)
+    return {
+        name: max(0, budget_limit(pool.node_pool, total.get(name, 0), reason, snapshot.now) - disrupted.get(name, 0))
+        for name, pool in snapshot.pools().items()
+    }
+
+
+def nodes_consuming_budgets(snapshot: DisruptionSnapshot) -> dict[str, int]:
+    """Nodes by NodePool that are being deleted or not ready."""
+    disrupted = _node_counts(snapshot)[1]
+    return {name: disrupted.get(name, 0) for name in snapshot.pools()}
+
+
+def _node_counts(snapshot: DisruptionSnapshot) -> tuple[dict[str, int], dict[str, int]]:
+    """Nodes by NodePool: all, and those that count against budgets."""
     total: dict[str, int] = {}
     disrupted: dict[str, int] = {}
     for each in snapshot.nodes:
@@ -45,10 +60,7 @@ def allowed_disruptions(snapshot: DisruptionSnapshot, reason: str) -> dict[str, 
         is_disrupting = each.disrupting or is_deleting(each.claim) or is_deleting(each.node)
         if is_disrupting or not condition_is(each.node, READY):
             disrupted[pool] = disrupted.get(pool, 0) + 1
-    return {
-        name: max(0, budget_limit(pool.node_pool, total.get(name, 0), reason, snapshot.now) - disrupted.get(name, 0))
-        for name, pool in snapshot.pools().items()
-    }
+    return total, disrupted
 
 
 def budget_limit(pool: Object, total: int, reason: str, now: float) -> int:

@@ -18,13 +18,14 @@ from shoal.kinds.karpenter.karpenter import (
     annotation_of,
     is_deleting,
     nodepool_of,
+    static_replicas,
 )
 from shoal.objects.conditions import condition_is, get_condition
 from shoal.objects.duration import parse_time
 from shoal.provision.disruption.budgets import disruption_spec
-from shoal.provision.disruption.evictability import PDBLimits, blocking_pod, eviction_cost, is_reschedulable
 from shoal.provision.disruption.model import Candidate, DisruptionSnapshot, NodeNote, StateNode
 from shoal.provision.disruption.prices import node_price
+from shoal.provision.evictability import PDBLimits, blocking_pod, eviction_cost, is_reschedulable
 from shoal.provision.simulation.model import NodePoolInput
 
 Object = dict[str, Any]
@@ -41,7 +42,10 @@ def candidates(snapshot: DisruptionSnapshot, *, eventual: bool = False) -> tuple
     for each in snapshot.nodes:
         if each.disrupting or each.nominated or is_deleting(each.claim) or is_deleting(each.node):
             continue
-        if not condition_is(each.claim, INITIALIZED):
+        pool = pools.get(nodepool_of(each.claim))
+        if not condition_is(each.claim, INITIALIZED) or (
+            pool is not None and static_replicas(pool.node_pool) is not None
+        ):
             continue
         reason = _blocked_reason(each, pools, limits, snapshot.now, eventual=eventual)
         if reason:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -19,7 +20,6 @@ from shoal.provision.disruption.budgets import allowed_disruptions, budgets_by_r
 from shoal.provision.disruption.candidates import candidates, cluster_cost, reschedulable_pods, within_budget
 from shoal.provision.disruption.emptiness import decide_emptiness
 from shoal.provision.disruption.events import DisruptionRecorder
-from shoal.provision.disruption.evictability import eviction_cost, is_reschedulable
 from shoal.provision.disruption.model import (
     DRIFTED,
     Command,
@@ -32,6 +32,8 @@ from shoal.provision.disruption.queue import CommandExecutor, CommandFailed, InF
 from shoal.provision.disruption.savings_check import SavingsTracker
 from shoal.provision.disruption.snapshot import SnapshotBuilder
 from shoal.provision.disruption.worker_entry import evaluate, validate_pending
+from shoal.provision.evictability import eviction_cost, is_active, is_reschedulable
+from shoal.provision.pods import do_not_disrupt_until
 from shoal.provision.solver.process import SolverFailed, SolverProcess
 from shoal.provision.state import ClusterState
 from shoal.runtime.controller import Controller, RequeueError
@@ -68,6 +70,8 @@ class _ClusterProgress:
     consolidated_at: float = -1e18
     """Start of the last evaluation that found nothing to do."""
     evaluated_at: float = -1e18
+    release_at: float = math.inf
+    """When the next timed do-not-disrupt of a pod ends, which causes no event."""
     limiting_budgets: dict[str, dict[str, int]] | None = None
     """Allowed disruptions when a budget limited the last evaluation. A different value triggers a new one."""
     in_flight: list[InFlightCommand] = field(default_factory=list)
@@ -93,10 +97,10 @@ class DisruptionReconciler:
         recorder: DisruptionRecorder,
         solver: SolverProcess,
         clock: Clock,
-        settings: DisruptionSettings | None = None,
+        settings: Callable[[str], DisruptionSettings] = lambda _: DisruptionSettings(),
     ) -> None:
         self._state, self._snapshots, self._executor, self._recorder = state, snapshots, executor, recorder
-        self._solver, self._clock, self._settings = solver, clock, settings or DisruptionSettings()
+        self._solver, self._clock, self._settings = solver, clock, settings
         self._progress: dict[str, _ClusterProgress] = {}
         self.controller: Controller[str] = Controller("disruption", clock, self.reconcile)
         self.evaluation_controller: Controller[str] = Controller("disruption-looks", clock, self.evaluate)
@@ -160,10 +164,13 @@ class DisruptionReconciler:
             if now < progress.validate_at - 0.001:
                 return progress.validate_at - now
             return await self._validate_pending(cluster, progress, progress.pending)
+        if now >= progress.release_at:
+            progress.release_at = math.inf
+            self.on_change(cluster)
         settled_at = min(progress.last_change + QUIET_PERIOD_SECONDS, progress.first_change + EVALUATION_SECONDS)
         wait = max(settled_at, progress.evaluated_at + EVALUATION_SECONDS, progress.not_before) - now
         if progress.consolidated_at > progress.last_change:
-            wait = max(wait, progress.consolidated_at + RESYNC_SECONDS - now)
+            wait = max(wait, min(progress.consolidated_at + RESYNC_SECONDS, progress.release_at) - now)
         if (
             wait > 0.001
             and progress.limiting_budgets is not None
@@ -186,23 +193,24 @@ class DisruptionReconciler:
             self._back_off(progress)
             return RETRY_SECONDS
         has_candidates, notes = self._recorder.record_eligible(cluster, snapshot)
-        decision = DisruptionDecision(notes=notes)
+        decision, settings = DisruptionDecision(notes=notes), self._settings(cluster)
         if has_candidates:
-            decision = await self._run_in_worker(evaluate, snapshot, self._settings) or decision
+            decision = await self._run_in_worker(evaluate, snapshot, settings) or decision
             self._recorder.record_evaluation(cluster, decision, self._clock.monotonic() - start)
         self._recorder.record_notes(cluster, snapshot, decision.notes)
         progress.limiting_budgets = budgets_by_reason(snapshot) if decision.budget_limited else None
         if decision.command is None:
-            progress.consolidated_at = start
-            return EVALUATION_SECONDS if decision.budget_limited else RESYNC_SECONDS
-        if decision.command.reason == DRIFTED or self._settings.validation_seconds <= 0:
+            progress.consolidated_at, release = start, _seconds_until_release(snapshot)
+            progress.release_at = start + release
+            return EVALUATION_SECONDS if decision.budget_limited else min(RESYNC_SECONDS, release)
+        if decision.command.reason == DRIFTED or settings.validation_seconds <= 0:
             progress.evaluated_at = -1e18  # more nodes may have drifted
             async with progress.lock:
                 await self._start(cluster, progress, decision.command)
             return RETRY_SECONDS
         self._recorder.record_candidate(cluster, decision.command)
-        progress.pending, progress.validate_at = decision.command, start + self._settings.validation_seconds
-        return self._settings.validation_seconds
+        progress.pending, progress.validate_at = decision.command, start + settings.validation_seconds
+        return settings.validation_seconds
 
     def _is_settling(self, cluster: str, progress: _ClusterProgress) -> bool:
         """True while the savings check waits for pods to be bound and new nodes to be initialized. A further command
@@ -235,7 +243,9 @@ class DisruptionReconciler:
             validated, rejection = None, "churn"
         else:
             snapshot = self._full_snapshot(cluster, progress)
-            validated, rejection = await self._run_in_worker(validate_pending, snapshot, command, self._settings) or (
+            validated, rejection = await self._run_in_worker(
+                validate_pending, snapshot, command, self._settings(cluster)
+            ) or (
                 None,
                 "scheduling",
             )
@@ -305,6 +315,12 @@ class DisruptionReconciler:
 
 def _disrupting_claims(progress: _ClusterProgress) -> set[str]:
     return {name for in_flight in progress.in_flight for name in in_flight.candidate_claims()}
+
+
+def _seconds_until_release(snapshot: DisruptionSnapshot) -> float:
+    """Until the first end of a do-not-disrupt annotation with a duration; infinite if there is none."""
+    ends = (do_not_disrupt_until(pod) for state_node in snapshot.nodes for pod in state_node.pods if is_active(pod))
+    return min((end - snapshot.now for end in ends if end > snapshot.now), default=math.inf)
 
 
 def _is_occupied(state_node: StateNode) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from shoal.kinds.karpenter.karpenter import CAPACITY_TYPE
 from shoal.provision import metrics
-from shoal.provision.disruption.budgets import budgets_by_reason
+from shoal.provision.disruption.budgets import budgets_by_reason, nodes_consuming_budgets
 from shoal.provision.disruption.candidates import candidates, consolidation_eligibility, is_drifted
 from shoal.provision.disruption.model import (
     DRIFTED,
@@ -39,8 +39,10 @@ class DisruptionRecorder:
         movable = sum(consolidation_eligibility(each)[0] for each in current)
         for reason, count in ((DRIFTED, drifted), (UNDERUTILIZED, movable)):
             metrics.ELIGIBLE_NODES.set(cluster, count, reason=reason.lower())
+        consuming = nodes_consuming_budgets(snapshot)
         for reason, by_pool in budgets_by_reason(snapshot).items():
             for pool, number in by_pool.items():
+                metrics.NODEPOOLS_CONSUMING_BUDGETS.set(cluster, consuming[pool], nodepool=pool, reason=reason)
                 metrics.NODEPOOLS_ALLOWED_DISRUPTIONS.set(cluster, number, nodepool=pool, reason=reason)
         return bool(drifted or movable), tuple(notes)
 
@@ -49,6 +51,8 @@ class DisruptionRecorder:
         reason = decision.command.reason if decision.command is not None else UNDERUTILIZED
         method = decision.command.method if decision.command is not None else ""
         metrics.EVALUATION_SECONDS.observe(cluster, seconds, reason=reason.lower(), consolidation_type=method)
+        if decision.timed_out:
+            metrics.CONSOLIDATION_TIMEOUTS.inc(cluster, consolidation_type=method)
 
     def record_notes(self, cluster: str, snapshot: DisruptionSnapshot, notes: Sequence[NodeNote]) -> None:
         """Records each note once until its message changes."""

@@ -166,3 +166,5 @@ class DisruptionDecision:
     notes: tuple[NodeNote, ...] = ()
     budget_limited: bool = False
     """True if a budget prevented a possible disruption."""
+    timed_out: bool = False
+    """True if the evaluation ended at its time limit."""

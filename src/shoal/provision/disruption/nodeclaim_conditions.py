@@ -28,7 +28,7 @@ from shoal.provision.disruption.drift import (
     with_consolidatable,
     with_drift,
 )
-from shoal.provision.disruption.evictability import is_active
+from shoal.provision.evictability import is_active
 from shoal.provision.management import ManagementResolver
 from shoal.provision.pods import is_node_owned
 from shoal.provision.state import NODE_CLAIMS, ClusterState, ObjectKey, claims_by_provider_id, provider_id_of

@@ -16,9 +16,9 @@ from shoal.fit.taints import is_same_taint
 from shoal.kinds.karpenter.karpenter import DISRUPTED_TAINT, DISRUPTION_REASON, INITIALIZED, is_deleting
 from shoal.objects.conditions import condition_is, get_condition, remove_condition
 from shoal.objects.errors import AlreadyExists, Conflict, NotFound
-from shoal.provision.disruption.evictability import is_reschedulable
 from shoal.provision.disruption.model import EMPTY, Candidate, Command
 from shoal.provision.events import NODE_CLAIM_EVENTS, NODE_EVENTS
+from shoal.provision.evictability import is_reschedulable
 from shoal.provision.lifecycle.decide import with_condition
 from shoal.provision.management import ManagementResolver
 from shoal.provision.provisioning.nodeclaim import new_node_claim

@@ -58,7 +58,7 @@ def search_replacements(
     if pool.limits or any(map(keeps_planned_node, pods)):
         return None
     max_cost = sum(each.price for each in candidates) * (1.0 - settings.min_saving_share)
-    existing = [room_of_node(node) for node in inputs.existing_nodes]
+    existing = [room_of_node(node) for node in inputs.existing_nodes if not node.pending_pods_only]
     requests, free = total(map(pod_requests, pods)), total(room.free for room in existing)
     lacking = {name: amount - max(free.get(name, 0), 0) for name, amount in requests.items()}
     feasible = (

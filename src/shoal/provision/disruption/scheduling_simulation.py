@@ -10,8 +10,8 @@ from shoal.kinds.karpenter.karpenter import INITIALIZED, NODE_POOL_LABEL, parse_
 from shoal.objects.conditions import condition_is
 from shoal.provision.disruption.budgets import disruption_spec
 from shoal.provision.disruption.candidates import pod_event_time
-from shoal.provision.disruption.evictability import PDBLimits, has_do_not_disrupt
 from shoal.provision.disruption.model import Candidate, DisruptionSnapshot
+from shoal.provision.evictability import PDBLimits, is_currently_reschedulable
 from shoal.provision.simulation.model import FALLBACK, Results, SchedulingInput
 from shoal.provision.simulation.simulate import simulate
 
@@ -34,10 +34,7 @@ def input_without(
     """`skip_recent_nodes`: nodes with a recent pod event are not filled by moving pods there."""
     names, limits = {each.name for each in candidates}, PDBLimits(snapshot.pdbs)
     displaced = [
-        pod
-        for each in candidates
-        for pod in each.pods
-        if not has_do_not_disrupt(pod, snapshot.now) and not limits.is_fully_blocked(pod, snapshot.now)
+        pod for each in candidates for pod in each.pods if is_currently_reschedulable(pod, limits, snapshot.now)
     ]
     recent = _recently_changed_nodes(snapshot) if skip_recent_nodes else frozenset()
     inputs = snapshot.inputs

@@ -17,9 +17,9 @@ from shoal.kinds.karpenter.karpenter import (
 )
 from shoal.objects.conditions import condition_is
 from shoal.provision.disruption.drift import with_consolidatable
-from shoal.provision.disruption.evictability import PDBLimits, has_do_not_disrupt, is_reschedulable
 from shoal.provision.disruption.model import DisruptionSnapshot, StateNode
 from shoal.provision.disruption.nodeclaim_conditions import NodeClaimConditionReconciler
+from shoal.provision.evictability import PDBLimits, is_currently_reschedulable, is_reschedulable
 from shoal.provision.simulation.model import NodePoolInput, SchedulingInput
 from shoal.provision.state import ClusterState
 from shoal.runtime.informer_store import by_cluster
@@ -91,12 +91,7 @@ class SnapshotBuilder:
         state_nodes, pdbs = tuple(nodes), tuple(self._state.pdbs.by_index(by_cluster, cluster))
         limits = PDBLimits(pdbs)
         leaving = [each for each in state_nodes if each.disrupting or is_deleting(each.claim) or is_deleting(each.node)]
-        displaced = [
-            pod
-            for each in leaving
-            for pod in each.pods
-            if is_reschedulable(pod) and not has_do_not_disrupt(pod, now) and not limits.is_fully_blocked(pod, now)
-        ]
+        displaced = [pod for each in leaving for pod in each.pods if is_currently_reschedulable(pod, limits, now)]
         pending = self._state.pending_pods(cluster)
         # The volume requirements of every pod that might move must be known.
         movable = [pod for each in state_nodes for pod in each.pods if is_reschedulable(pod)]

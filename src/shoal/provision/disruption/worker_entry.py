@@ -6,6 +6,7 @@ They import late, because the parent process needs neither numpy nor HiGHS.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from shoal.provision.disruption.model import Command, DisruptionDecision, DisruptionSettings, DisruptionSnapshot
 
@@ -16,7 +17,8 @@ def evaluate(snapshot: DisruptionSnapshot, settings: DisruptionSettings) -> Disr
     from shoal.provision.disruption.decide import decide_with_simulation  # noqa: PLC0415
 
     deadline = time.monotonic() + EVALUATION_TIMEOUT_SECONDS
-    return decide_with_simulation(snapshot, settings, lambda: time.monotonic() > deadline)
+    decision = decide_with_simulation(snapshot, settings, lambda: time.monotonic() > deadline)
+    return replace(decision, timed_out=time.monotonic() > deadline)
 
 
 def validate_pending(

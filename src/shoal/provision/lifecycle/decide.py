@@ -10,6 +10,7 @@ from typing import Any
 
 from shoal.fit.resources import parse_amounts, to_quantities
 from shoal.fit.taints import is_same_taint
+from shoal.kinds.clusterapi.simulated_node import is_simulated
 from shoal.kinds.karpenter.karpenter import (
     CONSISTENT_STATE_FOUND,
     DO_NOT_SYNC_TAINTS,
@@ -208,6 +209,22 @@ def initialization_error(claim: Object, node: Object) -> tuple[str, str] | None:
         (name for name, amount in _requests(claim).items() if amount > 0 and not allocatable.get(name)), None
     )
     return ("ResourceNotRegistered", f'Resource "{missing}" was requested but not registered') if missing else None
+
+
+def simulated_resources_patch(claim: Object, node: Object) -> Object | None:
+    """Patch of a simulated node's status with the resources of NodeOverlays: no device plugin will report them there.
+    None if the node has all resources, or is not simulated.
+    """
+    if not is_simulated(node):
+        return None
+    promised, reported = claim.get("status") or {}, node.get("status") or {}
+    patch: Object = {}
+    for name in ("capacity", "allocatable"):
+        has = reported.get(name) or {}
+        missing = {key: each for key, each in (promised.get(name) or {}).items() if key not in has}
+        if has and missing:  # a node that has not reported anything yet is starting
+            patch[name] = missing
+    return {"status": patch} if patch else None
 
 
 def initialized_patch(node: Object) -> Object | None:

@@ -21,6 +21,7 @@ from shoal.provision.lifecycle.decide import (
     initialized_patch,
     lacks_unregistered_taint,
     registration_patch,
+    simulated_resources_patch,
     with_condition,
     with_consistency,
 )
@@ -67,6 +68,9 @@ class NodeRegistration:
     async def _initialize(self, cluster: str, claim: Object, node: Object, now: str) -> Object:
         if condition_is(claim, INITIALIZED):
             return claim
+        resources = simulated_resources_patch(claim, node)
+        if resources is not None:
+            node = await self._patch(cluster, node["metadata"]["name"], resources, subresource="status")
         error = initialization_error(claim, node)
         if error is not None:
             return with_condition(claim, INITIALIZED, "Unknown", now, *error)
@@ -95,9 +99,12 @@ class NodeRegistration:
                 node = await self._resolver.client(cluster).get(NODES, name)
         raise RequeueError(f"too many conflicts writing node {name}")
 
-    async def _patch(self, cluster: str, name: str, patch: Object, revision: str = "") -> Object:
+    async def _patch(
+        self, cluster: str, name: str, patch: Object, revision: str = "", *, subresource: str = ""
+    ) -> Object:
         metadata = {**(patch.get("metadata") or {}), **({"resourceVersion": revision} if revision else {})}
-        written = await self._resolver.client(cluster).merge_patch(NODES, name, {**patch, "metadata": metadata})
+        body, client = {**patch, "metadata": metadata}, self._resolver.client(cluster)
+        written = await client.merge_patch(NODES, name, body, subresource=subresource)
         return self._state.nodes.observe_write(written, cluster)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from shoal.fit.attachments import Attachment, attach_limits, attachment_of
 from shoal.fit.requirements import Requirements
 from shoal.fit.resources import parse_amounts
 from shoal.kinds.karpenter.karpenter import (
@@ -13,15 +14,17 @@ from shoal.kinds.karpenter.karpenter import (
     is_managed_node_class,
     node_class_ref,
     nodepool_template_spec,
+    static_replicas,
 )
 from shoal.objects.conditions import condition_is
 from shoal.provision.cloudprovider.nodeoverlays import apply_overlays
 from shoal.provision.cloudprovider.types import CloudProvider, Instance, UnevaluatedNodePool
-from shoal.provision.pods import is_node_owned
+from shoal.provision.evictability import PDBLimits, is_currently_reschedulable
+from shoal.provision.provisioning.daemon_sets import with_running_requests
 from shoal.provision.provisioning.existing_nodes import deleting_nodes, draining_nodes, existing_nodes, pool_usage
-from shoal.provision.provisioning.volume_topology import UnusableVolumeError, volume_requirements
-from shoal.provision.settings import ProvisionerSettings
-from shoal.provision.simulation.model import NodePoolInput, SchedulingInput
+from shoal.provision.provisioning.volume_topology import UnusableVolumeError, claim_names, volume_requirements
+from shoal.provision.settings import SettingsSource
+from shoal.provision.simulation.model import ExistingNode, NodePoolInput, SchedulingInput
 from shoal.provision.state import ClusterState
 from shoal.runtime.informer_store import by_cluster
 
@@ -29,19 +32,19 @@ Object = dict[str, Any]
 
 
 class SchedulingInputBuilder:
-    def __init__(self, state: ClusterState, provider: CloudProvider, settings: ProvisionerSettings) -> None:
+    def __init__(self, state: ClusterState, provider: CloudProvider, settings: SettingsSource) -> None:
         self._state, self._provider, self._settings = state, provider, settings
 
-    def pods_to_schedule(self, cluster: str) -> list[Object]:
-        """Pending pods, and pods on nodes that are being deleted."""
-        pods = self._state.pending_pods(cluster)
+    def pods_to_schedule(self, cluster: str, now: float) -> list[Object]:
+        """Pending pods, and pods on nodes that are being deleted, unless nothing allows their eviction: a node for
+        these would stay empty.
+        """
+        pods, limits = self._state.pending_pods(cluster), PDBLimits(self._state.pdbs.by_index(by_cluster, cluster))
         for node in deleting_nodes(
             self._state.nodes.by_index(by_cluster, cluster), self._state.node_claims.by_index(by_cluster, cluster)
         ):
             on_node = self._state.pods_on(cluster, node["metadata"]["name"])
-            pods += [
-                pod for pod in on_node if not is_node_owned(pod) and not is_deleting(pod) and not _is_terminal(pod)
-            ]
+            pods += [pod for pod in on_node if not is_deleting(pod) and is_currently_reschedulable(pod, limits, now)]
         return pods
 
     def build(self, cluster: str, pods: Iterable[Object], nominated: Mapping[str, str]) -> SchedulingInput:
@@ -54,13 +57,15 @@ class SchedulingInputBuilder:
         )
         expected = self._expected_instances(cluster, claims)
         volumes, errors = self._volume_requirements(cluster, pods)
+        settings = self._settings.settings_of(cluster)
 
         def pods_on(node: str) -> list[Object]:
             return state.pods_on(cluster, node)
 
+        existing = existing_nodes(nodes, claims, expected, daemons, pods_on, state.requests_of)
         return SchedulingInput(
             pods,
-            existing_nodes(nodes, claims, expected, daemons, pods_on, state.requests_of),
+            self._with_attachments(cluster, existing),
             self._pool_inputs(cluster, claims, expected),
             daemons,
             nominated,
@@ -70,23 +75,55 @@ class SchedulingInputBuilder:
                 for each in state.namespaces.by_index(by_cluster, cluster)
             },
             volumes,
+            {pod["metadata"]["uid"]: found for pod in pods if (found := self._attachments(cluster, pod))},
             errors,
-            self._settings.preference_policy,
-            self._settings.min_values_policy,
+            settings.preference_policy,
+            settings.min_values_policy,
         )
+
+    def _with_attachments(self, cluster: str, nodes: list[ExistingNode]) -> list[ExistingNode]:
+        """Adds the limits of CSINodes, and what counts for them. A node that is still to come has no CSINode yet."""
+        for node in nodes:
+            csi_node = self._state.csi_nodes.get((cluster, "", node.name))
+            node.attach_limits = attach_limits(csi_node) if csi_node is not None else {}
+            if node.attach_limits:
+                node.attachments = frozenset(each for pod in node.pods for each in self._attachments(cluster, pod))
+        return nodes
+
+    def _attachments(self, cluster: str, pod: Object) -> frozenset[Attachment]:
+        """Empty if no CSINode of the cluster has a limit: then nothing depends on it."""
+        volumes, state = (pod.get("spec") or {}).get("volumes"), self._state
+        if not volumes or not state.csi_nodes.by_index(by_cluster, cluster):
+            return frozenset()
+        attachments = set()
+        for name in claim_names(pod):
+            claim = state.volume_claims.get((cluster, pod["metadata"].get("namespace", ""), name))
+            if claim is None:
+                continue
+            spec = claim.get("spec") or {}
+            volume = state.volumes.get((cluster, "", spec.get("volumeName") or ""))
+            storage_class = state.storage_classes.get((cluster, "", spec.get("storageClassName") or ""))
+            attachments.add(attachment_of(claim, volume, storage_class))
+        return frozenset(each for each in attachments if each is not None)
 
     def _expected_instances(self, cluster: str, claims: Iterable[Object]) -> dict[str, Instance]:
         expected = {claim["metadata"]["name"]: self._provider.expected_instance(cluster, claim) for claim in claims}
         return {name: instance for name, instance in expected.items() if instance is not None}
 
     def _daemon_sets(self, cluster: str) -> list[Object]:
-        return [each for each in self._state.daemon_sets.by_index(by_cluster, cluster) if not is_deleting(each)]
+        state = self._state
+        return [
+            with_running_requests(each, state.pods_of_daemon_set(cluster, each))
+            for each in state.daemon_sets.by_index(by_cluster, cluster)
+            if not is_deleting(each)
+        ]
 
     def _pool_inputs(self, cluster: str, claims: list[Object], expected: Mapping[str, Instance]) -> list[NodePoolInput]:
         inputs = []
         for pool in self._state.node_pools.by_index(by_cluster, cluster):
             spec = nodepool_template_spec(pool)
-            if is_deleting(pool) or not condition_is(pool, READY) or not is_managed_node_class(spec):
+            is_static = static_replicas(pool) is not None
+            if is_static or is_deleting(pool) or not condition_is(pool, READY) or not is_managed_node_class(spec):
                 continue
             node_class = self._state.node_classes.get((cluster, "", node_class_ref(spec).get("name", "")))
             try:
@@ -128,7 +165,3 @@ class SchedulingInputBuilder:
             if alternatives:
                 requirements[pod["metadata"]["uid"]] = alternatives
         return requirements, errors
-
-
-def _is_terminal(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from shoal.provision.provisioning.planner_process import may_be_improved, plan_in_process
+from shoal.provision.provisioning.planner_process import load_optimizer, may_be_improved, plan_in_process
 from shoal.provision.settings import OPTIMAL
 from shoal.provision.simulation.model import ExistingNode, Results, SchedulingInput
 from shoal.provision.simulation.simulate import simulate
@@ -41,6 +41,11 @@ _CONTAINER_FIELDS = ("name", "resources", "ports", "restartPolicy")
 class Planner:
     def __init__(self, planner: str, process: SolverProcess | None) -> None:
         self._optimal, self._process = planner == OPTIMAL, process
+
+    def prepare(self) -> None:
+        """Starts the solver process, because a plan that it will be asked for is near."""
+        if self._process is not None:
+            self._process.prepare(load_optimizer)
 
     async def plan(self, inputs: SchedulingInput) -> tuple[Results, OptimizationReport | None]:
         """Returns the plan, with a report if the solver tried to improve it."""

@@ -31,6 +31,11 @@ def plan_in_process(
     return _strip_pods(plan), report
 
 
+def load_optimizer() -> None:
+    """Imports what plans need, which takes longer than a small plan."""
+    import shoal.provision.solver.optimize  # noqa: F401, PLC0415
+
+
 def may_be_improved(plan: Results) -> bool:
     """False if no cheaper plan can exist: a single pod already has its cheapest node and could not join another."""
     return any(len(claim.pods) > 1 for claim in plan.new_node_claims)

@@ -42,11 +42,20 @@ def volume_requirements(pod: Object, claims: Lookup, volumes: Lookup, classes: L
     return tuple(alternatives)
 
 
-def _claim_of(pod: Object, volume: Object, claims: Lookup) -> Object | None:
-    metadata = pod["metadata"]
-    name = (volume.get("persistentVolumeClaim") or {}).get("claimName", "")
+def claim_names(pod: Object) -> list[str]:
+    """Names of the PersistentVolumeClaims of a pod, also of those of its ephemeral volumes."""
+    names = (_claim_name(pod, volume) for volume in (pod.get("spec") or {}).get("volumes") or ())
+    return [name for name in names if name]
+
+
+def _claim_name(pod: Object, volume: Object) -> str:
     if "ephemeral" in volume:
-        name = f"{metadata['name']}-{volume.get('name', '')}"
+        return f"{pod['metadata']['name']}-{volume.get('name', '')}"
+    return str((volume.get("persistentVolumeClaim") or {}).get("claimName", ""))
+
+
+def _claim_of(pod: Object, volume: Object, claims: Lookup) -> Object | None:
+    metadata, name = pod["metadata"], _claim_name(pod, volume)
     if not name:
         return None
     claim = claims(name, metadata.get("namespace", ""))

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from shoal.fit.attachments import Attachment
 from shoal.fit.ports import HostPort
 from shoal.fit.requirements import Requirements
 from shoal.fit.resources import Resources
@@ -45,6 +46,10 @@ class ExistingNode:
     """NodeClaim of a node. Pods may be nominated to it."""
     initialized: bool = True
     """Initialized nodes are tried first."""
+    attach_limits: Mapping[str, int] = field(default_factory=dict)
+    """Maximum number of volumes by CSI driver, of its CSINode."""
+    attachments: frozenset[Attachment] = frozenset()
+    """Volumes of its pods."""
     pending_pods_only: bool = False
     """Only pods without a node are placed here: the node is not filled by moving pods."""
 
@@ -80,6 +85,8 @@ class SchedulingInput:
     """Namespace labels by name."""
     volume_requirements: Mapping[str, Sequence[Requirements]] = field(default_factory=dict)
     """By pod uid: node requirements of its volumes, as alternatives."""
+    attachments: Mapping[str, frozenset[Attachment]] = field(default_factory=dict)
+    """By pod uid: its volumes that CSI drivers attach."""
     pod_errors: Mapping[str, str] = field(default_factory=dict)
     """By pod uid: why the pod cannot be scheduled, such as a missing volume claim."""
     preference_policy: str = RESPECT

@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shoal.fit.ports import HostPort, host_ports, ports_conflict
-from shoal.fit.requirements import Requirement, Requirements, from_expressions, from_labels
+from shoal.fit.requirements import (
+    DOES_NOT_EXIST,
+    Requirement,
+    Requirements,
+    from_expressions,
+    from_labels,
+    new_requirement,
+)
 from shoal.fit.resources import Resources, add_to, pod_requests, subtract
 from shoal.fit.taints import HARD_EFFECTS, first_untolerated
 from shoal.kinds.karpenter.karpenter import (
@@ -20,7 +27,6 @@ from shoal.kinds.karpenter.karpenter import (
     NODE_CLASS_LABEL,
     NODE_POOL_LABEL,
     REGISTERED_LABEL,
-    RESERVATION_ID,
     RESERVED,
     WELL_KNOWN_LABELS,
     node_class_ref,
@@ -56,9 +62,8 @@ class NodeClaimTemplate:
             *offering_taints,
         )
         self.requirements = pool_requirements(pool.node_pool)
-        self.allow_undefined = (
-            WELL_KNOWN_LABELS | {RESERVATION_ID} | {key for each in types for key in each.requirements}
-        )
+        self.allow_undefined = WELL_KNOWN_LABELS | {key for each in types for key in _label_keys(each)}
+        types = _with_absent_labels(types, self.allow_undefined - WELL_KNOWN_LABELS - set(self.requirements))
         tolerating = [each for each in daemons if each.tolerates(self.taints)]
         overheads = [_type_overhead(each, self, tolerating) for each in types]
         fitting = [
@@ -86,6 +91,7 @@ class NodeClaimTemplate:
         self._unlimited_types: dict[RequirementState, int] = {}
         self._types_by_requirement: dict[str, dict[Requirement, int]] = {}
         self._offerings_by_label: dict[str, dict[str, int]] = {}
+        self._offerings_without_label: dict[str, int] = {}
         self._index()
         self._match_cache: dict[Requirement, tuple[int, int]] = {}
         self._states: dict[frozenset[Requirement], RequirementState] = {}
@@ -107,6 +113,14 @@ class NodeClaimTemplate:
             state = self._states[key] = RequirementState(self, requirements, types & self._types_offering(offers))
             self._offerings_by_state[state] = offers
         return state
+
+    def matching_types(self, requirements: Requirements) -> int:
+        """Types that match, whether or not an offering of them is available."""
+        types, offers = (1 << len(self.types)) - 1, -1
+        for each in requirements.values():
+            matching_types, matching_offerings = self._matching_masks(each)
+            types, offers = types & matching_types, offers & matching_offerings
+        return types & self._types_offering(offers)
 
     def narrow(self, state: RequirementState, requirements: Requirements) -> RequirementState | None:
         if not state.requirements.is_compatible(requirements, self.allow_undefined):
@@ -183,10 +197,13 @@ class NodeClaimTemplate:
             for key, each in kind.requirements.items():
                 masks = self._types_by_requirement.setdefault(key, {})
                 masks[each] = masks.get(each, 0) | 1 << number
-        for number, (_, offering) in enumerate(self.offerings):
+        for number, (type_number, offering) in enumerate(self.offerings):
             for key, value in offering.labels.items():
                 bits = self._offerings_by_label.setdefault(key, {})
                 bits[value] = bits.get(value, 0) | 1 << number
+            for key, each in self.types[type_number].requirements.items():
+                if each.allows_absent and key not in offering.labels and key not in self.requirements:
+                    self._offerings_without_label[key] = self._offerings_without_label.get(key, 0) | 1 << number
 
     def _matching_masks(self, requirement: Requirement) -> tuple[int, int]:
         """Bit sets of the types and offerings that do not contradict the requirement."""
@@ -199,6 +216,8 @@ class NodeClaimTemplate:
             for value, mask in self._offerings_by_label.get(requirement.key, {}).items():
                 if not requirement.has(value):
                     offers &= ~mask
+            if not requirement.allows_absent:
+                offers &= ~self._offerings_without_label.get(requirement.key, 0)
             masks = self._match_cache[requirement] = (types, offers)
         return masks
 
@@ -289,6 +308,16 @@ def _type_overhead(
             add_to(requests, each.requests)
             ports |= each.ports
     return requests, ports
+
+
+def _label_keys(kind: InstanceType) -> set[str]:
+    return set(kind.requirements).union(*(each.labels for each in kind.offerings))
+
+
+def _with_absent_labels(types: Sequence[InstanceType], keys: frozenset[str]) -> Sequence[InstanceType]:
+    """Labels of some machines, which the pool does not set, are not on the nodes of the others."""
+    absent = [(each, [new_requirement(key, DOES_NOT_EXIST) for key in keys - _label_keys(each)]) for each in types]
+    return [replace(kind, requirements=kind.requirements.add(more)) if more else kind for kind, more in absent]
 
 
 def _with_offering_taints(kind: InstanceType, taints: tuple[tuple[str, ...], ...]) -> InstanceType:

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
+from shoal.fit.attachments import Attachment
 from shoal.fit.ports import HostPort
 from shoal.fit.resources import Resources
 from shoal.provision.simulation.equivalence import EquivalenceClass
@@ -26,12 +27,13 @@ _SORT_LIMIT = 24
 class SimulatedNode:
     """An existing node."""
 
-    __slots__ = ("bit", "existing", "free", "hostname", "ports", "state")
+    __slots__ = ("attachments", "bit", "existing", "free", "hostname", "ports", "state")
 
     def __init__(self, index: int, existing: ExistingNode, hostname: str, state: RequirementState) -> None:
         self.bit, self.existing, self.hostname, self.state = 1 << index, existing, hostname, state
         self.free: Resources = dict(existing.free)
         self.ports: set[HostPort] = set(existing.ports)
+        self.attachments: set[Attachment] = set(existing.attachments)
 
 
 class InFlightNodeClaim:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from shoal.fit.attachments import exceeds_limits
 from shoal.fit.ports import ports_conflict
 from shoal.fit.resources import CPU, MEMORY, add_to, fits, subtract_from
 from shoal.fit.taints import PREFER_NO_SCHEDULE
@@ -134,6 +135,7 @@ class Scheduler:
         candidates &= constraints.allowed_hosts(0)
         if (pod.get("spec") or {}).get("nodeName"):
             candidates &= ~self.nodes.pending_pods_only
+        attachments = self.inputs.attachments.get(pod["metadata"]["uid"], frozenset())
         while candidates:
             bit = candidates & -candidates
             node = self.nodes.all[bit.bit_length() - 1]
@@ -142,8 +144,10 @@ class Scheduler:
                 hostname_allowed
                 and fits(pod_class.requests, node.free)
                 and not (pod_class.ports and ports_conflict(pod_class.ports, node.ports))
+                and not exceeds_limits(node.existing.attach_limits, node.attachments, attachments)
             ):
                 subtract_from(node.free, pod_class.requests)
+                node.attachments |= attachments
                 node.ports |= pod_class.ports
                 self.nominations.append((pod, node))
                 self._record_topology(pod_class, node.state, 0, bit, node.hostname)

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from shoal.fit.attachments import Attachment
 from shoal.fit.requirements import Requirement
 from shoal.kinds.karpenter.karpenter import HOSTNAME
 from shoal.provision.simulation.model import ExistingNode, SchedulingInput
@@ -25,14 +26,19 @@ _SCHEDULING_FIELDS = (
 
 def pod_data_by_uid(inputs: SchedulingInput, keys: Collection[str]) -> dict[str, PodData]:
     """Returns PodData by pod uid. `keys`: pod labels that any selector uses."""
-    by_signature: dict[tuple[bytes, str, tuple[frozenset[Requirement], ...]], PodData] = {}
+    by_signature: dict[tuple[bytes, str, tuple[frozenset[Requirement], ...], frozenset[Attachment]], PodData] = {}
     by_uid = {}
     for pod in inputs.pods:
         metadata = pod["metadata"]
         uid = metadata["uid"]
         labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key in keys}
         volumes, error = inputs.volume_requirements.get(uid, ()), inputs.pod_errors.get(uid, "")
-        signature = (_signature(pod, labels), error, tuple(frozenset(each.values()) for each in volumes))
+        signature = (
+            _signature(pod, labels),
+            error,
+            tuple(frozenset(each.values()) for each in volumes),
+            inputs.attachments.get(uid, frozenset()),
+        )
         pod_data = by_signature.get(signature)
         if pod_data is None:
             pod_data = by_signature[signature] = new_pod_data(pod, labels, volumes, inputs.preference_policy, error)

@@ -122,7 +122,7 @@ CATALOGUES: dict[str, Callable[[], list[InstanceType]]] = {
     "assorted": assorted_fake_types,
 }
 _DEFAULT_MAX_PODS = "110"
-_delimiter = re.compile(r"[.-]")
+_split_at_delimiter = re.compile(r"[.-]").split
 
 
 def parse_catalogue(text: bytes | str) -> list[InstanceType]:
@@ -149,7 +149,7 @@ def _parse_type(entry: Object) -> InstanceType:
 
 def _label_values(name: str, resources: Object) -> dict[str, str]:
     """Family and size come from the name, as in `m5.large`; otherwise the size is the cpu."""
-    family, *rest = _delimiter.split(name, maxsplit=1)
+    family, *rest = _split_at_delimiter(name, maxsplit=1)
     size = name.partition(".")[2] or resources["cpu"]
     return {
         "family": family if rest else name[:1],

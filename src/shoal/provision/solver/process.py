@@ -38,9 +38,12 @@ class SolverFailed(ShoalError):
 class SolverProcess:
     name = "solver"
 
-    def __init__(self) -> None:
+    def __init__(self, niceness: int = 5) -> None:
+        """`niceness`: by default, the API server has priority over what is computed."""
+        self._niceness = niceness
         self._process: Process | None = None
         self._lock = asyncio.Lock()
+        self._preparation: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Waits until cancelled, then ends the process."""
@@ -67,6 +70,15 @@ class SolverProcess:
             raise SolverFailed(str(answer).strip().splitlines()[-1])
         result: T = answer
         return result
+
+    def prepare(self, function: Callable[[], None]) -> None:
+        """Starts the process and calls the function there, so that a later call is faster. Does not wait for it."""
+        if self._process is None and (self._preparation is None or self._preparation.done()):
+            self._preparation = asyncio.create_task(self._prepare(function))
+
+    async def _prepare(self, function: Callable[[], None]) -> None:
+        with contextlib.suppress(SolverFailed):  # the call itself will report it
+            await self.call(function, seconds=_TIMEOUT_MARGIN)
 
     async def close(self) -> None:
         process, self._process = self._process, None
@@ -99,7 +111,7 @@ class SolverProcess:
 
     async def _ensure_started(self) -> Process:
         if self._process is None:
-            command = (sys.executable, "-P", "-m", "shoal.provision.solver.worker")
+            command = (sys.executable, "-P", "-m", "shoal.provision.solver.worker", str(self._niceness))
             environment = {
                 key: value for key, value in os.environ.items() if not key.startswith("SHOAL_")
             } | _SINGLE_THREAD_ENV

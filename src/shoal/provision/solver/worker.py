@@ -1,7 +1,7 @@
 """Main module of the solver process: requests on standard input, responses on standard output.
 
 Each message is a length and a pickle, exchanged only with the parent process. A request names a function and has its
-arguments. The process ends when its input is closed.
+arguments. The process ends when its input is closed. Its argument is its niceness.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ import traceback
 from typing import Any, BinaryIO
 
 LENGTH = struct.Struct("!Q")
-_NICENESS = 5
-"""The API server has priority over a cheaper plan."""
 
 
 def serve(source: BinaryIO, answers: BinaryIO) -> None:
@@ -36,7 +34,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     # Output of libraries must not mix with the responses.
     os.dup2(2, 1)
-    os.nice(_NICENESS)
+    os.nice(int(sys.argv[1]))
     with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
         serve(sys.stdin.buffer, answers)
 

@@ -21,6 +21,8 @@ class EventRule:
     """Conditions of which every change is reported, for example why an object waits or that it moves."""
     negative_polarity: frozenset[str] = frozenset()
     """Conditions of negative polarity: True is a warning."""
+    success_reasons: frozenset[str] = frozenset()
+    """Reasons that are no warning whatever the status, for example of a condition that ends well."""
     phases: frozenset[str] = frozenset()
     """Phases reported when entered."""
     warning_phases: frozenset[str] = frozenset()
@@ -76,7 +78,7 @@ def events_between(old: StatusSnapshot, new: StatusSnapshot, rule: EventRule) ->
         if type_ in rule.negative_polarity and "True" not in (old_status, status):
             continue
         if is_worse or is_better or is_news:
-            is_bad = (status == "True") if type_ in rule.negative_polarity else status != "True"
+            is_bad = (status == "True") == (type_ in rule.negative_polarity) and reason not in rule.success_reasons
             yield StatusEvent(
                 WARNING if is_bad else NORMAL, reason or type_, f"{type_} is {status}: {message}".rstrip(": ")
             )

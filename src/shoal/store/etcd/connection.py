@@ -29,7 +29,11 @@ log = logging.getLogger("shoal.store")
 
 CALL_TIMEOUT_SECONDS = 5.0
 RETRY_TIMEOUT_SECONDS = 15.0
-"""How long a call is retried, at one member after another."""
+"""How long calls are retried, at one member after another, from the beginning of an outage. A call that comes later has
+one attempt.
+"""
+PROBE_TIMEOUT_SECONDS = 1.0
+"""Of an attempt after that."""
 MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.05, 1.0
 
 _CHANNEL_OPTIONS = (
@@ -78,6 +82,8 @@ class EtcdConnection:
         self._current_index = 0
         self._token = ""
         self._authentication_lock = asyncio.Lock()
+        self._outage_started: float | None = None
+        """When the first attempt began that had no answer; None: the last one had."""
         self._has_answered = False
         """After the first answer, flags are not to blame for errors."""
         self.member_change_handlers: list[Callable[[], None]] = []
@@ -103,12 +109,14 @@ class EtcdConnection:
 
     async def retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Retries at the next member while members do not answer."""
-        loop = asyncio.get_running_loop()
-        deadline, backoff = loop.time() + RETRY_TIMEOUT_SECONDS, MIN_BACKOFF_SECONDS
+        loop, backoff = asyncio.get_running_loop(), MIN_BACKOFF_SECONDS
+        deadline = loop.time() + RETRY_TIMEOUT_SECONDS
         while True:
             try:
                 return await attempt()
             except TransientError as error:
+                if self._outage_started is not None:
+                    deadline = min(deadline, self._outage_started + RETRY_TIMEOUT_SECONDS)
                 if loop.time() + backoff > deadline:
                     raise StoreUnavailable(str(error)) from None
                 await asyncio.sleep(backoff)
@@ -116,14 +124,22 @@ class EtcdConnection:
 
     async def call_once(self, method: Callable[[EtcdMember], Any], request: Any) -> Any:
         await self.authenticate()
-        member = self.member
+        member, started = self.member, asyncio.get_running_loop().time()
         try:
-            answer = await method(member)(request, timeout=CALL_TIMEOUT_SECONDS, metadata=self.headers)
+            answer = await method(member)(request, timeout=self._call_timeout(started), metadata=self.headers)
         except grpc.aio.AioRpcError as error:
+            if error.code() in _TRANSIENT_CODES and self._outage_started is None:
+                self._outage_started = started
             raise self.store_error(member, error) from None
-        self._has_answered = True
+        self._has_answered, self._outage_started = True, None
         self.keys_read += len(getattr(answer, "kvs", ()))
         return answer
+
+    def _call_timeout(self, now: float) -> float:
+        if self._outage_started is None:
+            return CALL_TIMEOUT_SECONDS
+        remaining = self._outage_started + RETRY_TIMEOUT_SECONDS - now
+        return min(max(remaining, PROBE_TIMEOUT_SECONDS), CALL_TIMEOUT_SECONDS)
 
     def store_error(self, member: EtcdMember, error: Any) -> StoreError:
         """Translates the error. Switches to the next member if this one does not answer."""

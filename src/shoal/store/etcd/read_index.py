@@ -63,8 +63,9 @@ class ReadIndexBatcher:
 
     async def _read_once(self) -> StoreError | None:
         try:
+            revision = await self._newest_revision()
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                await self._wait_for_revision(await self._newest_revision())
+                await self._wait_for_revision(revision)
         except TimeoutError:
             return StoreUnavailable("etcd answers, but its watch delivers no changes")
         except StoreError as error:

@@ -31,6 +31,7 @@ _NARROWER_TYPE = {
 _STRUCTURE = {"type", "properties", "additionalProperties", "required", "items", "default", _PRESERVE, _INT_OR_STRING}
 _EXTENSIONS = {_LIST_TYPE, _MAP_KEYS, _MAP_TYPE, _EMBEDDED, _RULES}
 _HANDLED = KEYS | _STRUCTURE | _EXTENSIONS
+_find_words = re.compile(r"\w+").findall
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +104,10 @@ class _SchemaMerger:
     def check_rules(self) -> None:
         """A CEL rule that is kept must not refer to a dropped field."""
         for path, rule in self._rules:
+            words = set(_find_words(rule))
             for dropped in self._dropped:
                 name = dropped.rpartition(".")[2]
-                if dropped.startswith(path) and re.search(rf"\b{re.escape(name)}\b", rule):
+                if dropped.startswith(path) and name in words:
                     self.conflicts.append(
                         f"{path or 'the object'}: the rule {rule!r} needs {dropped}, which is missing"
                     )

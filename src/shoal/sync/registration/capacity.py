@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.fit import resources
 from shoal.fit.resources import Resources
+from shoal.fit.taints import HARD_EFFECTS
+from shoal.kinds.workload.workloadcluster import NODE_GROUPS, NODE_POOLS, OMITTED_NODE_LABELS
 from shoal.objects.conditions import condition_is
+from shoal.sync.registration.node_groups import MAX_POOLS, NodeRoom, group_nodes, published_pool
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -21,6 +25,8 @@ class NodeCapacity:
     schedulable: bool
     capacity: Resources
     allocatable: Resources
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Object, ...] = ()
 
 
 @dataclass(slots=True)
@@ -35,6 +41,8 @@ class ClusterCapacity:
     """Pods cannot be read in this cluster."""
     used: dict[str, Resources] = field(default_factory=dict)
     """By node."""
+    pools: dict[str, Object] | None = None
+    """What each NodePool could buy; None: not known yet. A cluster without NodePools has none."""
 
     @property
     def is_known(self) -> bool:
@@ -72,6 +80,20 @@ class ClusterCapacity:
             self.pods[key] = node, requests
             resources.add_to(self.used.setdefault(node, {}), requests)
 
+    def set_pools(self, objects: list[Object]) -> None:
+        self.pools = {}
+        for obj in objects:
+            self.on_pool("ADDED", obj)
+
+    def on_pool(self, event: str, obj: Object) -> None:
+        if self.pools is None:
+            return
+        pool = published_pool(obj) if event != "DELETED" else None
+        if pool is None:
+            self.pools.pop(obj["metadata"]["name"], None)
+        else:
+            self.pools[obj["metadata"]["name"]] = pool
+
     def totals(self) -> Object:
         """In the form of a workload Cluster's status."""
         ready = {name: node for name, node in (self.nodes or {}).items() if node.ready}
@@ -82,7 +104,19 @@ class ClusterCapacity:
         if self.pods is not None:
             available = (self._available_on(name, node) for name, node in ready.items() if node.schedulable)
             totals["available"] = _quantities(resources.total(available))
+            if self.pools is not None:
+                totals |= self._room(ready)
         return totals
+
+    def _room(self, ready: dict[str, NodeCapacity]) -> Object:
+        """The room for pods. It is published as a whole or not at all."""
+        groups, omitted = group_nodes(
+            NodeRoom(node.labels, node.taints, node.allocatable, self._available_on(name, node))
+            for name, node in ready.items()
+            if node.schedulable
+        )
+        pools = [pool for _, pool in sorted((self.pools or {}).items())][:MAX_POOLS]
+        return {NODE_GROUPS: groups, NODE_POOLS: pools, OMITTED_NODE_LABELS: omitted}
 
     def _available_on(self, name: str, node: NodeCapacity) -> Resources:
         used = self.used.get(name) or {}
@@ -99,7 +133,19 @@ def crosses_zero(old_status: Object, new_status: Object) -> bool:
 
 def _node_capacity(obj: Object) -> NodeCapacity:
     schedulable = not (obj.get("spec") or {}).get("unschedulable")
-    return NodeCapacity(condition_is(obj, "Ready"), schedulable, resources.capacity(obj), resources.allocatable(obj))
+    taints = tuple(
+        {key: each[key] for key in ("key", "value", "effect") if key in each}
+        for each in (obj.get("spec") or {}).get("taints") or ()
+        if each.get("effect") in HARD_EFFECTS
+    )
+    return NodeCapacity(
+        condition_is(obj, "Ready"),
+        schedulable,
+        resources.capacity(obj),
+        resources.allocatable(obj),
+        obj["metadata"].get("labels") or {},
+        taints,
+    )
 
 
 def _quantities(amounts: Resources) -> dict[str, str]:

@@ -18,12 +18,12 @@ from shoal.sync.cluster_status import update_status
 from shoal.sync.registration.capacity import ClusterCapacity, crosses_zero
 from shoal.sync.remote_cluster import ConnectFunc, is_pull_mode
 from shoal.sync.remote_watches import RemoteWatches
-from shoal.sync.resources import CLUSTERS, NODES, PODS
+from shoal.sync.resources import CLUSTERS, NODE_POOLS, NODES, PODS
 
 Object = dict[str, Any]
 
 MIN_WRITE_INTERVAL = 3.0
-FIELDS = ("capacity", "allocatable", "available")
+FIELDS = ("capacity", "allocatable", "available", *workloadcluster.ROOM_FIELDS)
 RUNNING_PODS = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -42,8 +42,17 @@ class CapacityReconciler:
         self._pods = RemoteWatches(
             clock, connect, PODS, self._on_pod_list, self._on_pod, on_refused=self._on_pods_refused, fields=RUNNING_PODS
         )
+        self._pools = RemoteWatches(
+            clock,
+            connect,
+            NODE_POOLS,
+            lambda name, objects: self._capacity_of(name).set_pools(objects),
+            lambda name, event, obj: self._capacity_of(name).on_pool(event, obj),
+            on_refused=lambda name: self._capacity_of(name).set_pools([]),
+        )
+        self._watches = (self._nodes, self._pods, self._pools)
         self.controller.watch(self._clusters, self._on_cluster)
-        self.controller.sources += [self._nodes.run, self._pods.run]
+        self.controller.sources += [watches.run for watches in self._watches]
         self._capacities: dict[str, ClusterCapacity] = {}
         self._written_at: dict[str, float] = {}
 
@@ -53,12 +62,12 @@ class CapacityReconciler:
             self._capacities.pop(name, None)
             self._written_at.pop(name, None)
         if new is None or not _responds(new) or (not self._only and is_pull_mode(new, self._mode)):
-            self._nodes.stop(name)
-            self._pods.stop(name)
+            for watches in self._watches:
+                watches.stop(name)
             return
         self._capacities.setdefault(name, ClusterCapacity())
-        self._nodes.start(new)
-        self._pods.start(new)
+        for watches in self._watches:
+            watches.start(new)
 
     def _capacity_of(self, name: str) -> ClusterCapacity:
         self.controller.queue.add(name)

@@ -11,7 +11,8 @@ from shoal.client.reflector import Key
 from shoal.client.rest import Client
 from shoal.clock import Clock
 from shoal.kinds.workload import workloadcluster
-from shoal.kinds.workload.apiresource import AVAILABLE, COMPATIBLE, is_negotiated
+from shoal.kinds.workload.apiresource import is_negotiated
+from shoal.kinds.workload.served_apis import import_refusal
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller, RequeueError
@@ -20,6 +21,7 @@ from shoal.sync.cluster_status import ClusterStatusWriter
 from shoal.sync.conditions import SyncCondition
 from shoal.sync.remote_cluster import KubeconfigText, NewClient, NoKubeconfig, kubeconfig_of
 from shoal.sync.resources import CLUSTERS, IMPORTS
+from shoal.sync.syncer.assignment_check import by_location
 from shoal.sync.syncer.finalizer_cleanup import FinalizerCleanup
 from shoal.sync.syncer.heartbeats import SyncerHeartbeats
 from shoal.sync.syncer.hub_informers import HubInformers, SyncedResource
@@ -36,11 +38,6 @@ RESYNC_SECONDS = 30.0
 """Between checks for a kubeconfig that was replaced in its Secret."""
 RETRY_SECONDS = 2.0
 """Between retries of a missing or unreadable kubeconfig."""
-
-
-def by_location(key: Key, import_: Object) -> tuple[str]:
-    """Index by workload Cluster."""
-    return (str((import_.get("spec") or {}).get("location", "")),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +187,7 @@ class SyncerManager:
     def _resources_for(self, name: str) -> list[SyncedResource]:
         by_api = {resource.api: resource for resource in self._components.resources.base_resources}
         for import_ in self._imports.by_index(by_location, name):
-            usable = condition_is(import_, COMPATIBLE) and condition_is(import_, AVAILABLE)
-            resource = synced_resource_of(import_) if usable else None
+            resource = synced_resource_of(import_) if import_refusal(import_) is None else None
             if resource is not None:
                 by_api[resource.api] = resource
         return list(by_api.values())

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from shoal.kinds.workload import workloadcluster
+from shoal.sync.syncer.dependency_status import changed_dependency_status
 from shoal.sync.syncer.transform import (
     NEEDED_BY,
     SYNCED_DIGEST,
@@ -47,6 +48,8 @@ class SyncTarget:
     """Another hub whose downstream objects may be taken over."""
     name: str = ""
     """Downstream name; empty: the same as on the hub."""
+    is_autoscaled: bool = False
+    """An autoscaler in the cluster sets its `spec.replicas`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,8 @@ class SyncPlan:
     """The downstream object is being deleted; the rest follows when it is gone."""
     status: Object | None = None
     """New status of the hub object; None if it is current."""
+    dependency_status: Object | None = None
+    """New status of a dependency in this cluster; None if it is current."""
     problem: str = ""
     name_conflict: bool = False
     """The problem is that the downstream object of another hub object has its name."""
@@ -75,7 +80,7 @@ def plan_sync(target: SyncTarget, obj: Object | None, copy: Object | None, settl
     if obj is None:
         return SyncPlan(orphan=copy is not None and is_from_hub(copy, target.hub))
     is_finalized = has_finalizer(target, obj)
-    if workloadcluster.assigned_cluster(obj) != target.cluster or "deletionTimestamp" in obj["metadata"]:
+    if is_leaving(obj, target.cluster):
         return _plan_removal(target, obj, copy, is_finalized)
     problem = reject_reason(obj, target.plural) or _conflict_reason(target, obj, copy)
     if problem:
@@ -88,6 +93,8 @@ def plan_sync(target: SyncTarget, obj: Object | None, copy: Object | None, settl
     if copy is not None and "deletionTimestamp" in copy["metadata"]:
         return SyncPlan(add_finalizer=not is_finalized, wait=True)
     desired = downstream_object(target, obj)
+    if target.is_autoscaled and copy is not None:
+        desired = _with_scaled_replicas(desired, copy)
     if copy is None or _needs_apply(desired, copy, settled_fingerprint):
         return SyncPlan(add_finalizer=not is_finalized, apply=desired)
     return SyncPlan(add_finalizer=not is_finalized, status=_hub_status(target, obj, copy))
@@ -114,7 +121,9 @@ def plan_dependency(
     desired = downstream_object(target, obj, ",".join(sorted(kinds)))
     if copy is None or _needs_apply(desired, copy, settled_fingerprint):
         return SyncPlan(apply=desired, remove_finalizer=remove_finalizer)
-    return SyncPlan(remove_finalizer=remove_finalizer)
+    return SyncPlan(
+        remove_finalizer=remove_finalizer, dependency_status=changed_dependency_status(target.cluster, obj, copy)
+    )
 
 
 def plan_unneeded_dependency(target: SyncTarget, copy: Object | None) -> SyncPlan:
@@ -132,6 +141,11 @@ def _plan_removal(target: SyncTarget, obj: Object, copy: Object | None, is_final
     if "deletionTimestamp" in copy["metadata"]:
         return SyncPlan(wait=True)
     return SyncPlan(delete=copy["metadata"]["uid"])
+
+
+def is_leaving(obj: Object, cluster: str) -> bool:
+    """Returns whether the cluster must not have the object, or have it no longer."""
+    return workloadcluster.assigned_cluster(obj) != cluster or "deletionTimestamp" in obj["metadata"]
 
 
 def has_finalizer(target: SyncTarget, obj: Object) -> bool:
@@ -179,6 +193,16 @@ def downstream_object(target: SyncTarget, obj: Object, needed_by: str = "") -> O
         SYNCED_DIGEST: digest,
     }
     return result
+
+
+def _with_scaled_replicas(desired: Object, copy: Object) -> Object:
+    """Keeps the replicas of the copy, unless one side has none: no autoscaler scales from or to zero by itself, and a
+    leaf without replicas has to end its pods.
+    """
+    replicas = (copy.get("spec") or {}).get("replicas")
+    if not replicas or not desired["spec"]["replicas"]:
+        return desired
+    return {**desired, "spec": {**desired["spec"], "replicas": replicas}}
 
 
 def covers(desired: Any, actual: Any) -> bool:

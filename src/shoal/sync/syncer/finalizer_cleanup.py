@@ -1,11 +1,13 @@
 """Cleans up on the hub for syncers that run elsewhere or are gone.
 
-Removes the finalizers of deleted workload Clusters. Labels the dependencies of objects assigned to a cluster whose
-syncer runs elsewhere: that syncer may read only objects that carry its label.
+Removes the finalizers of deleted workload Clusters. Merges the statuses that dependencies have in several clusters.
+Labels the dependencies of objects assigned to a cluster whose syncer runs elsewhere: that syncer may read only objects
+that carry its label.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from shoal.client.rest import Client
@@ -14,6 +16,7 @@ from shoal.kinds.workload import workloadcluster
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller, RequeueError
 from shoal.sync.resources import CLUSTERS
+from shoal.sync.syncer.dependency_status import merged_dependency_status
 from shoal.sync.syncer.hub_informers import HubInformers, SyncKey
 from shoal.sync.syncer.hub_writer import HubWriter
 from shoal.sync.syncer.references import DependencyRef
@@ -53,6 +56,7 @@ class FinalizerCleanup:
     async def _reconcile(self, key: tuple[SyncKey, str] | DependencyRef) -> None:
         if isinstance(key, DependencyRef):
             await self._update_dependency_labels(key)
+            await self._update_dependency_status(key)
         else:
             await self._remove_orphaned_finalizer(*key)
 
@@ -89,3 +93,18 @@ class FinalizerCleanup:
             await self._client.merge_patch(sync_key.resource.gvr, sync_key.name, patch, sync_key.namespace)
         except NotFound:
             return
+
+    async def _update_dependency_status(self, ref: DependencyRef) -> None:
+        sync_key = self._hub.key_for(ref)
+        cached = self._hub.get_cached(sync_key) if sync_key is not None else None
+        if sync_key is None or cached is None or workloadcluster.assigned_cluster(cached):
+            return
+        merged = merged_dependency_status(cached, self._hub.references.clusters_of(ref))
+        if merged.stale and not (self.have_clusters_synced and self._hub.has_synced()):
+            raise RequeueError("informers of the objects that may reference it have not synced yet")
+        with suppress(NotFound):
+            if merged.status is not None:
+                await self._hub_writer.put_status(sync_key, merged.status)
+            if merged.stale:
+                patch = {"metadata": {"uid": cached["metadata"]["uid"], "annotations": dict.fromkeys(merged.stale)}}
+                await self._client.merge_patch(sync_key.resource.gvr, sync_key.name, patch, sync_key.namespace)

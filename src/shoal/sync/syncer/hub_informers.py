@@ -20,6 +20,7 @@ from shoal.kinds.workload import workloadcluster
 from shoal.kinds.workload.apiresource import GVR
 from shoal.objects.errors import StatusError
 from shoal.runtime.informer import Informer
+from shoal.sync.syncer.dependency_status import dependency_annotations
 from shoal.sync.syncer.references import DependencyRef, ReferenceIndex, is_dependency_kind, references_of
 
 log = logging.getLogger("shoal.sync")
@@ -76,6 +77,10 @@ class HubInformers:
         """Called for objects with the finalizer of a cluster that no syncer here handles."""
         self.on_reference: Callable[[DependencyRef], None] = lambda ref: None
         """Called when an object gains or loses a reference, or a referenced object changes."""
+        self.on_assigned: Callable[[SyncKey, Object | None], None] = lambda work, obj: None
+        """Called when an object that is assigned to a cluster changes, and when it is not assigned or gone; with the
+        object as far as it is visible.
+        """
         self.on_sync: Callable[[], None] = lambda: None
         """Called after each complete list."""
 
@@ -100,8 +105,15 @@ class HubInformers:
     def all_keys_for(self, cluster: str) -> list[SyncKey]:
         return self._keys_with_finalizer(workloadcluster.syncer_finalizer(cluster))
 
+    def known_keys(self) -> list[SyncKey]:
+        """Objects that are or were assigned to any cluster."""
+        return list(self._finalizers_by_key)
+
+    def leaving_keys(self, cluster: str) -> list[SyncKey]:
+        """Objects whose downstream object must be deleted there."""
+        return list(self._leaving_keys.get(workloadcluster.syncer_finalizer(cluster), ()))
+
     def leaving_count(self, cluster: str) -> int:
-        """Number of objects whose downstream object must be deleted there."""
         return len(self._leaving_keys.get(workloadcluster.syncer_finalizer(cluster), ()))
 
     def has_objects_in(self, cluster: str, namespace: str) -> bool:
@@ -236,6 +248,8 @@ class HubInformers:
         previous = self._set_targets(
             sync_key, targets, is_deleting, workloadcluster.syncer_finalizer(assigned) if assigned else ""
         )
+        if previous or targets:
+            self.on_assigned(sync_key, obj)
         self._update_references(sync_key, obj, assigned)
         for finalizer in previous | targets:
             handler = self._handlers.get(finalizer)
@@ -286,7 +300,9 @@ class HubInformers:
             self._update_transitive_references(ref, sync_key, obj, cluster)
             self._notify_dependency(ref, cluster)
         if obj is not None and any(
-            key.startswith(workloadcluster.DEPENDENCY_LABEL_PREFIX) for key in obj["metadata"].get("labels") or ()
+            key.startswith((workloadcluster.DEPENDENCY_LABEL_PREFIX, workloadcluster.DEPENDENCY_STATUS_PREFIX))
+            for field in ("labels", "annotations")
+            for key in obj["metadata"].get(field) or ()
         ):
             self.on_reference(ref)
 
@@ -336,6 +352,8 @@ def _strip_unassigned(obj: Object) -> Object:
         key: metadata[key] for key in ("name", "namespace", "uid", "labels", "resourceVersion") if key in metadata
     }
     partial: Object = {PARTIAL: True, "metadata": identity}
+    if annotations := dependency_annotations(obj):
+        identity["annotations"], partial["status"] = annotations, obj.get("status") or {}
     if obj.get("imagePullSecrets"):
         partial["imagePullSecrets"] = obj["imagePullSecrets"]
     return partial

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
 
+import orjson
+
 from shoal.client.rest import Client
 from shoal.client.transport import Unreachable
 from shoal.kinds.workload import workloadcluster
@@ -119,6 +121,13 @@ class HubWriter:
             log.info("cannot write the number of unschedulable pods of %s: %s", sync_key.title, error)
             return False
         return True
+
+    async def write_dependency_status(self, sync_key: SyncKey, cluster: str, status: Object) -> None:
+        """Writes the status that an object has in one of the clusters where others refer to it."""
+        annotations = {workloadcluster.dependency_status_annotation(cluster): orjson.dumps(status).decode()}
+        await self.client.merge_patch(
+            sync_key.resource.gvr, sync_key.name, {"metadata": {"annotations": annotations}}, sync_key.namespace
+        )
 
     async def put_status(self, sync_key: SyncKey, status: Object) -> None:
         """Replaces the whole status without a precondition: it has one writer."""

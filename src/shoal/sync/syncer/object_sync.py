@@ -11,12 +11,14 @@ from typing import Any
 
 from shoal.clock import Clock
 from shoal.kinds.workload import workloadcluster
-from shoal.objects.errors import Conflict, Forbidden, NotFound, StatusError, TooManyRequests
+from shoal.objects.errors import Conflict, Forbidden, NotFound, NotImplementedHere, StatusError, TooManyRequests
 from shoal.runtime.controller import RequeueError
+from shoal.sync.syncer.autoscalers import is_autoscaled
 from shoal.sync.syncer.decide import (
     SyncPlan,
     SyncTarget,
     is_from_hub,
+    is_leaving,
     needed_by_kinds,
     plan_dependency,
     plan_sync,
@@ -85,11 +87,14 @@ class ObjectSyncer:
         """Another hub whose downstream objects are taken over."""
         self.references: ReferenceIndex[SyncKey] = ReferenceIndex()
         """References between downstream objects."""
+        self.are_resources_complete = False
+        """All kinds that the cluster takes are known."""
 
     async def sync(self, sync_key: SyncKey) -> None:
         informer = self._downstream.get(sync_key.resource)
         if informer is None:
-            return  # the cluster does not offer the kind, or no longer does
+            await self._finish_removal(sync_key)
+            return
         namespace = await self._namespaces.name_of(sync_key.namespace) if sync_key.namespace else ""
         api, obj = sync_key.resource.api, self._hub.get_full(sync_key)
         needed_by: set[str] = set()
@@ -115,18 +120,33 @@ class ObjectSyncer:
         with self._names.reserve(sync_key, namespace, target.name):
             await self._sync_pair(sync_key, target, obj, copy, needed_by, are_copies_listed)
 
+    async def _finish_removal(self, sync_key: SyncKey) -> None:
+        """The cluster does not take the kind, or no longer does. What leaves it is not held by that."""
+        obj = self._hub.get_full(sync_key) if self.are_resources_complete else None
+        if obj is None or not is_leaving(obj, self.cluster_name):
+            return
+        namespace = await self._namespaces.name_of(sync_key.namespace) if sync_key.namespace else ""
+        target = self._target(sync_key, namespace, obj)
+        copy = await self._downstream_client.get(sync_key, namespace, target.name)
+        await self._execute(sync_key, target, obj, copy, plan_sync(target, obj, copy))
+        self._forget(sync_key)
+
     def _target(self, sync_key: SyncKey, namespace: str, obj: Object | None) -> SyncTarget:
-        api = sync_key.resource.api
+        api, kind = sync_key.resource.api, sync_key.resource.kind
+        name = self._names.name_for(sync_key, namespace, obj)
         return SyncTarget(
             cluster=self.cluster_name,
             hub=self.hub_id,
             api_version=api.group_version,
-            kind=sync_key.resource.kind,
+            kind=kind,
             has_status=sync_key.resource.has_status,
             plural=api.plural,
             namespace=namespace,
             adopted_hub=self.adopted_hub,
-            name=self._names.name_for(sync_key, namespace, obj),
+            name=name,
+            is_autoscaled=obj is not None
+            and "replicas" in (obj.get("spec") or {})
+            and is_autoscaled(self._downstream, namespace, kind, name),
         )
 
     async def _sync_pair(
@@ -201,6 +221,8 @@ class ObjectSyncer:
         elif workloadcluster.assigned_cluster(obj) == self.cluster_name or self._may_write_problem(obj):
             await self._hub_writer.write_problem(sync_key, obj, sync_plan.problem)
         self._status.problems.update(sync_key, f"{sync_key.title}: {sync_plan.problem}" if sync_plan.problem else "")
+        if sync_plan.dependency_status is not None:
+            await self._hub_writer.write_dependency_status(sync_key, self.cluster_name, sync_plan.dependency_status)
         if sync_plan.status is not None:
             await self._hub_writer.put_status(sync_key, sync_plan.status)
 
@@ -235,7 +257,8 @@ class ObjectSyncer:
         try:
             return await self._downstream_client.apply(sync_key, desired, uid)
         except StatusError as error:
-            if error.status_code < 500 and not isinstance(error, TRANSIENT_ERRORS):
+            is_final = error.status_code < 500 or isinstance(error, NotImplementedHere)
+            if is_final and not isinstance(error, TRANSIENT_ERRORS):
                 problem = f"{self.cluster_name} rejected it: {error.message}"[:1000]
                 self._status.problems.update(sync_key, f"{sync_key.title}: {error.message[:200]}")
                 if workloadcluster.assigned_cluster(obj) == self.cluster_name or self._may_write_problem(obj):

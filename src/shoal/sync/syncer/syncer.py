@@ -25,6 +25,7 @@ from shoal.runtime.informer_store import by_namespace
 from shoal.sync.cluster_status import ClusterStatusWriter
 from shoal.sync.conditions import SyncCondition
 from shoal.sync.syncer import status
+from shoal.sync.syncer.autoscalers import by_scale_target, scaled_objects
 from shoal.sync.syncer.decide import is_from_hub, source_of
 from shoal.sync.syncer.deps import SyncerDeps
 from shoal.sync.syncer.event_mirror import EventMirror
@@ -79,6 +80,7 @@ class Syncer:
             on_unreachable=self._stop_watches,
             on_change=self.request_report,
             on_unauthorized=config.on_unauthorized,
+            was_healthy=condition_is(cluster, workloadcluster.HEARTBEAT_HEALTHY),
         )
         self._namespaces = NamespaceMapper(config.client, clock, self.name, config.hub_id)
         self._downstream: dict[SyncedResource, Informer] = {}
@@ -154,7 +156,7 @@ class Syncer:
 
     def set_resources(self, resources: Iterable[SyncedResource], complete: bool) -> None:
         """Sets the synced resources; `complete` if no more are expected for now."""
-        self._resources_complete = complete
+        self._resources_complete = self._object_syncer.are_resources_complete = complete
         desired = set(resources)
         for resource in [current for current in self._downstream if current not in desired]:
             del self._downstream[resource]
@@ -164,6 +166,9 @@ class Syncer:
             self._downstream[resource] = self._new_informer(resource)
         if self._health.is_reachable:
             self._start_watches()
+        for sync_key in self._hub.leaving_keys(self.name):
+            if sync_key.resource not in desired:
+                self._controller.queue.add(sync_key)
         self.request_report()
 
     def _new_informer(self, resource: SyncedResource) -> Informer:
@@ -172,6 +177,9 @@ class Syncer:
             sync_key = SyncKey(resource, self._namespaces.hub_name(key[1]) if key[1] else "", name)
             self._on_downstream_object(sync_key, new)
             self._controller.queue.add(sync_key)
+            for scaled, copy in scaled_objects(self._downstream, key, old, new):
+                scaled_name = self._names.hub_name_of(key, copy)
+                self._controller.queue.add(SyncKey(scaled, sync_key.namespace, scaled_name))
             if new is None:
                 # The name is free: for objects that wait for it, and for dependencies of that name.
                 for each in {sync_key._replace(name=key[2]), *self._names.pop_waiters(resource, key)}:
@@ -190,7 +198,7 @@ class Syncer:
             resource.gvr,
             self._clock,
             labels=workloadcluster.CLUSTER_LABEL,
-            indexers=(by_source, by_namespace),
+            indexers=(by_source, by_namespace, by_scale_target),
             resumable=True,
         )
         informer.add_event_handler(handle_object)

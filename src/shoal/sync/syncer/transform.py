@@ -18,6 +18,10 @@ NEEDED_BY = "shoal.dev/needed-by"
 """Annotation of a downstream object that exists only because others reference it: the kinds of those."""
 SYNCED_NAME = "shoal.dev/synced-name"
 """Annotation of a downstream object with another name than its hub object: the hub object's name."""
+BOUND = "pv.kubernetes.io/bind-completed"
+"""Annotation of a claim that is bound."""
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+"""Annotation of a claim or volume whose other half was found by a controller."""
 TOKEN_TYPE = "kubernetes.io/service-account-token"
 
 _HUB_ONLY_ANNOTATIONS = {
@@ -33,7 +37,7 @@ _HUB_ONLY_ANNOTATIONS = {
         *PLACEMENT_ANNOTATIONS,
     ),
     *("kubectl.kubernetes.io/last-applied-configuration", "deployment.kubernetes.io/revision"),
-    *("pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller"),
+    *(BOUND, BOUND_BY_CONTROLLER),
     *("volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"),
     *("volume.kubernetes.io/selected-node", "deprecated.daemonset.template.generation"),
     *("batch.kubernetes.io/job-tracking",),
@@ -52,12 +56,17 @@ def to_downstream(api_version: str, kind: str, obj: Object) -> Object:
         labels = {
             key: value for key, value in labels.items() if not key.startswith(workloadcluster.DEPENDENCY_LABEL_PREFIX)
         }
-    annotations = {
-        key: value for key, value in (metadata.get("annotations") or {}).items() if key not in _HUB_ONLY_ANNOTATIONS
-    }
+    annotations = metadata.get("annotations") or {}
     result["metadata"] = {"name": metadata["name"], "labels": labels, "annotations": annotations}
     transform = _TRANSFORMS.get((api_version, kind))
-    return transform(result) if transform is not None else result
+    if transform is not None:
+        result = transform(result)
+    result["metadata"]["annotations"] = {
+        key: value
+        for key, value in annotations.items()
+        if key not in _HUB_ONLY_ANNOTATIONS and not key.startswith(workloadcluster.DEPENDENCY_STATUS_PREFIX)
+    }
+    return result
 
 
 def downstream_name(obj: Object) -> str:
@@ -101,7 +110,22 @@ def _transform_service(obj: Object) -> Object:
 
 
 def _transform_claim(obj: Object) -> Object:
-    return {**obj, "spec": _omit(obj.get("spec") or {}, "volumeName")}
+    """A volume that the author names stays; one that a controller bound is the server's."""
+    return (
+        {**obj, "spec": _omit(obj.get("spec") or {}, "volumeName")} if BOUND in obj["metadata"]["annotations"] else obj
+    )
+
+
+def _transform_volume(obj: Object) -> Object:
+    """A claim that the author reserves the volume for stays, by name; one that a controller bound is the server's."""
+    spec = obj.get("spec") or {}
+    claim = spec.get("claimRef")
+    if not claim:
+        return obj
+    spec = _omit(spec, "claimRef")
+    if BOUND_BY_CONTROLLER not in obj["metadata"]["annotations"]:
+        spec["claimRef"] = _omit(claim, "uid", "resourceVersion")
+    return {**obj, "spec": spec}
 
 
 def _transform_service_account(obj: Object) -> Object:
@@ -141,6 +165,7 @@ def _transform_job(obj: Object) -> Object:
 
 _TRANSFORMS: dict[tuple[str, str], Callable[[Object], Object]] = {
     ("v1", "Service"): _transform_service,
+    ("v1", "PersistentVolume"): _transform_volume,
     ("v1", "PersistentVolumeClaim"): _transform_claim,
     ("v1", "ServiceAccount"): _transform_service_account,
     ("v1", "Pod"): _transform_pod,

@@ -10,15 +10,15 @@ from typing import Any
 
 from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.clock import rfc3339
-from shoal.kinds.apiextensions.customresourcedefinition import establish, format_warnings, record_stored_version
-from shoal.kinds.apiextensions.validation import validate_crd
+from shoal.kinds.apiextensions.customresourcedefinition import establish, record_stored_version
+from shoal.kinds.apiextensions.validation import has_valid_names
 
 GROUP = "apiextensions.k8s.io"
 
 
 def admit(server: ServerComponents, ctx: RequestContext, new: dict[str, Any], old: dict[str, Any] | None) -> None:
     record_stored_version(new)
-    if not new["metadata"].get("name") or validate_crd(new, old):
+    if not new["metadata"].get("name") or not has_valid_names(new, old):
         return  # validation rejects it next and gives the reason; the code below assumes a valid CRD
     group = new["spec"].get("group")
     others = [
@@ -37,7 +37,6 @@ def admit(server: ServerComponents, ctx: RequestContext, new: dict[str, Any], ol
         for resource in server.clusters.registry(ctx.cluster)
         if not resource.custom and resource.group == group
     ]
-    ctx.warnings.extend(format_warnings(new, old))
     establish(new, others, builtin_names, rfc3339(server.clock.now()))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from shoal.apiserver.registry import mirrored_pods
 from shoal.apiserver.request.info import ROOT
 from shoal.apiserver.server import RequestContext, ServerComponents
+from shoal.kinds.rbac.loop_accounts import user_of
 from shoal.kinds.workload import workloadcluster
 from shoal.objects.errors import Forbidden
 
@@ -41,7 +42,7 @@ def admit_delete(server: ServerComponents, ctx: RequestContext, obj: Object, old
 
 
 def _may_write(ctx: RequestContext, cluster: str) -> bool:
-    is_syncer = ctx.user.cluster == ROOT and ctx.user.name == workloadcluster.syncer_user(cluster)
+    is_syncer = ctx.user.cluster == ROOT and ctx.user.name in (workloadcluster.syncer_user(cluster), user_of("syncer"))
     return is_syncer or ctx.user.embedded
 
 

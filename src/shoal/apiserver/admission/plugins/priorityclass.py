@@ -1,4 +1,4 @@
-"""Checks of kinds outside the core group: at most one default PriorityClass, and no HorizontalPodAutoscalers."""
+"""Checks of kinds outside the core group: one default PriorityClass, HorizontalPodAutoscalers only on hubs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ NO_METRICS_MESSAGE = (
 
 
 def refuse_autoscaler(server: ServerComponents, ctx: RequestContext, new: Object, old: Object | None) -> None:
-    """Rejects new HorizontalPodAutoscalers: a stored one that never acts would be worse than none."""
+    """Rejects new HorizontalPodAutoscalers where pods run on simulated nodes: a stored one that never acts would be
+    worse than none. A hub stores them for the clusters that they are placed in.
+    """
+    if ctx.cluster.profile == "hub":
+        return
     raise NotImplementedHere(NO_METRICS_MESSAGE, group=ctx.resource.group, kind=ctx.resource.plural)
 
 

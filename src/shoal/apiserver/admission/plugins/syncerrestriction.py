@@ -101,7 +101,8 @@ def object_error(cluster: str, new: Object, old: Object, subresource: str) -> st
         if (after.get(key) or None) != (before.get(key) or None):
             return f"a syncer may not change metadata.{key}"
     then, now = (dict(obj.get("annotations") or {}) for obj in (before, after))
-    if then | _SYNCER_ANNOTATIONS != now | _SYNCER_ANNOTATIONS:
+    own_annotations = _SYNCER_ANNOTATIONS | {workloadcluster.dependency_status_annotation(cluster): ""}
+    if then | own_annotations != now | own_annotations:
         return f"a syncer may set the annotation {workloadcluster.PROBLEM_ANNOTATION} only"
     own_finalizer = workloadcluster.syncer_finalizer(cluster)
     if (

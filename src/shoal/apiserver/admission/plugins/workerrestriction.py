@@ -12,7 +12,7 @@ from typing import Any
 from shoal.apiserver.admission.plugins.csr import RESOURCE as REQUESTS
 from shoal.apiserver.request.info import ROOT
 from shoal.apiserver.server import RequestContext, ServerComponents
-from shoal.kinds.fleet import infrav1, migration, worker_join
+from shoal.kinds.fleet import cluster_log, infrav1, migration, worker_join
 from shoal.kinds.fleet.endpoint import ENDPOINT_READY
 from shoal.objects.conditions import get_condition
 
@@ -27,6 +27,8 @@ _ADMIN_SPEC_FIELDS = (
 """Fields of a Worker's spec that steer scheduling and are therefore set by administrators."""
 _DECLARED_FIELDS = ("capacity", "location", "provides")
 """Fields a worker may set if it registered itself."""
+_OWN_INFRASTRUCTURES = (infrav1.EXTERNAL_WORKER, infrav1.IN_PROCESS_WORKER)
+"""Infrastructures of Workers that register themselves."""
 _HUB_STATUS_FIELDS = (
     *("assignedWorker", "lastWorker", "epoch", "move", "lastMove", "restoreFrom", "formerWorkers"),
     "endpoint",
@@ -66,10 +68,10 @@ def admit_delete(server: ServerComponents, ctx: RequestContext, obj: Object, old
     worker = worker_join.worker_of(ctx.user.name, ctx.user.groups)
     if worker:
         name = obj["metadata"]["name"]
-        segment = migration.parse_log_secret_name(name)
+        segment = cluster_log.parse_segment(obj["metadata"]["namespace"], name)
         if segment is not None:
-            if not migration.is_log_secret_of(obj, segment[0]):
-                raise ctx.resource.forbidden(obj, "it has the name of a log but is not owned by that ManagedCluster")
+            if not cluster_log.belongs_to(obj, segment.log):
+                raise ctx.resource.forbidden(obj, "it has the name of a log but is not of that ManagedCluster")
         elif not infrav1.is_owned_by_cluster(obj, infrav1.cluster_of_kubeconfig_secret(name)):
             raise ctx.resource.forbidden(obj, "it has the name of a kubeconfig but is not owned by that ManagedCluster")
 
@@ -85,12 +87,13 @@ def worker_error(worker: str, new: Object, old: Object | None, subresource: bool
         if _spec_value(new, field) != _spec_value(before, field):
             return f"a worker may not set its {field}"
     # By these fields the hub creates clusters and uses kubeconfigs that do not belong to the worker.
-    for field in ("kubeconfigSecretRef", "hubAddress"):
+    for field in ("kubeconfigSecretRef", "hubAddress", "image"):
         if infrav1.spec_of(new).get(field) != infrav1.spec_of(before).get(field):
             return f"a worker may not set {field} of its Worker"
-    is_kind, was_kind = (infrav1.spec_of(obj).get("infrastructure") == infrav1.KIND_WORKER for obj in (new, before))
-    if is_kind != was_kind:
-        return f"a worker may not change whether its Worker has infrastructure {infrav1.KIND_WORKER}"
+    error = _infrastructure_error(new, old)
+    if error:
+        return error
+    was_kind = infrav1.spec_of(before).get("infrastructure") == infrav1.KIND_WORKER
     now, then = (obj["metadata"].get("annotations") or {} for obj in (new, before))
     if was_kind or then.get(infrav1.SUPERVISOR_ANNOTATION):
         for field in _DECLARED_FIELDS:
@@ -98,9 +101,23 @@ def worker_error(worker: str, new: Object, old: Object | None, subresource: bool
                 return f"a worker may not change the {field} of a declared Worker"
     if then.get(infrav1.STORE_ANNOTATION) and now.get(infrav1.STORE_ANNOTATION) != then[infrav1.STORE_ANNOTATION]:
         return "the Worker is registered by another store"
+    if old is None and not now.get(infrav1.STORE_ANNOTATION):
+        return f"a worker must set the annotation {infrav1.STORE_ANNOTATION} when it creates its Worker"
     if {**now, infrav1.STORE_ANNOTATION: ""} != {**then, infrav1.STORE_ANNOTATION: ""}:
         return f"a worker may set the annotation {infrav1.STORE_ANNOTATION} only"
     return ""
+
+
+def _infrastructure_error(new: Object, old: Object | None) -> str:
+    """The hub starts processes and creates clusters for Workers of some infrastructures, so people declare those."""
+    now, then = (infrav1.spec_of(obj).get("infrastructure", infrav1.PROCESS_WORKER) for obj in (new, old or {}))
+    if now in _OWN_INFRASTRUCTURES and (old is None or then != infrav1.KIND_WORKER):
+        return ""
+    if old is not None and now == then:
+        return ""
+    if infrav1.KIND_WORKER in (now, then):
+        return f"a worker may not change whether its Worker has infrastructure {infrav1.KIND_WORKER}"
+    return f"a worker may not set infrastructure {now} of its Worker"
 
 
 def _spec_value(obj: Object, field: str) -> Any:
@@ -186,9 +203,9 @@ _IMMUTABLE_METADATA = ("labels", "annotations", "ownerReferences")
 
 def secret_error(worker: str, new: Object, old: Object | None, subresource: bool) -> str:
     metadata = new["metadata"]
-    segment = migration.parse_log_secret_name(metadata.get("name") or "")
+    segment = cluster_log.parse_segment(metadata.get("namespace") or "", metadata.get("name") or "")
     if segment is not None:
-        return _log_error(new, old, segment[0])
+        return _log_error(new, old, segment.log)
     cluster = infrav1.cluster_of_kubeconfig_secret(metadata.get("name") or "")
     if not cluster:
         return "a worker may write kubeconfig and log Secrets only"
@@ -206,16 +223,20 @@ def secret_error(worker: str, new: Object, old: Object | None, subresource: bool
     return ""
 
 
-def _log_error(new: Object, old: Object | None, cluster: str) -> str:
+def _log_error(new: Object, old: Object | None, log: cluster_log.LogKey) -> str:
+    """Owners cannot be in another namespace: in the namespace of logs there are none, and the label has the uid."""
     metadata = new["metadata"]
     if old is not None:
         return "a log Secret is immutable"
-    if len(metadata.get("ownerReferences") or ()) != 1 or not infrav1.is_owned_by_cluster(new, cluster):
+    if log.uid:
+        if metadata.get("ownerReferences"):
+            return f"a log Secret in namespace {cluster_log.NAMESPACE} must not have owners"
+    elif len(metadata.get("ownerReferences") or ()) != 1 or not infrav1.is_owned_by_cluster(new, log.cluster):
         return "a log Secret must be owned by its ManagedCluster only"
-    if not migration.is_log_secret_of(new, cluster) or set(new.get("data") or ()) != {migration.LOG_SECRET_KEY}:
-        return f"a log Secret must have type {migration.LOG_SECRET_TYPE} and only the key {migration.LOG_SECRET_KEY}"
-    if (metadata.get("labels") or {}) != {migration.LOG_SECRET_TYPE: cluster}:
-        return f"a log Secret must have the label {migration.LOG_SECRET_TYPE} and no other"
+    if new.get("type") != cluster_log.SECRET_TYPE or set(new.get("data") or ()) != {cluster_log.SECRET_KEY}:
+        return f"a log Secret must have type {cluster_log.SECRET_TYPE} and only the key {cluster_log.SECRET_KEY}"
+    if (metadata.get("labels") or {}) != {cluster_log.SECRET_TYPE: log.uid or log.cluster}:
+        return f"a log Secret must have the label {cluster_log.SECRET_TYPE} and no other"
     if metadata.get("annotations") or metadata.get("finalizers"):
         return "a log Secret must not have annotations or finalizers"
     return ""
@@ -233,16 +254,22 @@ _CHECKS: dict[tuple[str, str], _CheckFunction] = {
 def _not_assigned_error(server: ServerComponents, worker: str, secret: Object) -> str:
     """The owner must be the current ManagedCluster, and it must be assigned to this worker."""
     metadata = secret["metadata"]
-    segment = migration.parse_log_secret_name(metadata["name"])
-    secret_type, cluster = (
-        ("log", segment[0]) if segment else ("kubeconfig", infrav1.cluster_of_kubeconfig_secret(metadata["name"]))
-    )
-    entry = server.cache.resource_cache(infrav1.GROUP, "managedclusters").get(ROOT, metadata["namespace"], cluster)
+    segment = cluster_log.parse_segment(metadata["namespace"], metadata["name"])
+    if segment is not None:
+        secret_type, namespace, cluster, uid, _ = ("log", *segment.log)
+    else:
+        secret_type, namespace, cluster, uid = (
+            "kubeconfig",
+            metadata["namespace"],
+            infrav1.cluster_of_kubeconfig_secret(metadata["name"]),
+            "",
+        )
+    entry = server.cache.resource_cache(infrav1.GROUP, "managedclusters").get(ROOT, namespace, cluster)
     managed = entry.object() if entry is not None else None
     if managed is None or infrav1.assigned_worker(managed) != worker:
         return f"it is not the {secret_type} of a ManagedCluster assigned to this worker"
-    if metadata["ownerReferences"][0].get("uid") != managed["metadata"]["uid"]:
+    if (uid or metadata["ownerReferences"][0].get("uid")) != managed["metadata"]["uid"]:
         return f"it is not the {secret_type} of the current ManagedCluster"
-    if segment is not None and segment[1] != infrav1.epoch(managed):
-        return f"the log of epoch {segment[1]} is closed: the current epoch is {infrav1.epoch(managed)}"
+    if segment is not None and segment.log.epoch != infrav1.epoch(managed):
+        return f"the log of epoch {segment.log.epoch} is closed: the current epoch is {infrav1.epoch(managed)}"
     return ""

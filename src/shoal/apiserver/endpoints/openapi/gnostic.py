@@ -6,7 +6,7 @@ Free-form values (defaults, enums, `x-` extensions) are YAML text in it. JSON is
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import orjson
@@ -116,8 +116,21 @@ _MESSAGES: dict[str, tuple[_FieldTable, int]] = {
 }
 
 
-def encode(swagger: Object) -> bytes:
-    return _encode_message("document", swagger)
+def encode(swagger: Object) -> Generator[None, None, bytes]:
+    """Encodes one path or definition in each step."""
+    parts: list[bytes] = []
+    for key, value in swagger.items():
+        number, encoder = _MESSAGES["document"][0][key]
+        encode_one = {"paths": _encode_path, "schemas": _encode_schema}.get(encoder)
+        if encode_one is None:
+            parts.append(_encode_message("document", {key: value}))
+            continue
+        pieces: list[bytes] = []
+        for name, item in value.items():
+            pieces.append(encode_one(name, item))
+            yield
+        parts.append(_encode_bytes(number, b"".join(pieces)))
+    return b"".join(parts)
 
 
 def _encode_message(kind: str, obj: Object) -> bytes:
@@ -168,15 +181,15 @@ def _encode_any(value: object) -> bytes:
 
 
 def _encode_schemas(schemas: Object) -> bytes:
-    return b"".join(
-        _encode_bytes(1, _encode_named(name, _encode_message("schema", schema))) for name, schema in schemas.items()
-    )
+    return b"".join(_encode_schema(name, schema) for name, schema in schemas.items())
 
 
-def _encode_paths(paths: Object) -> bytes:
-    return b"".join(
-        _encode_bytes(2, _encode_named(name, _encode_message("path", item))) for name, item in paths.items()
-    )
+def _encode_schema(name: str, schema: Object) -> bytes:
+    return _encode_bytes(1, _encode_named(name, _encode_message("schema", schema)))
+
+
+def _encode_path(name: str, item: Object) -> bytes:
+    return _encode_bytes(2, _encode_named(name, _encode_message("path", item)))
 
 
 def _encode_responses(responses: Object) -> bytes:
@@ -218,7 +231,6 @@ def _encode_security_definitions(definitions: Object) -> bytes:
 _ENCODERS: dict[str, Callable[[Any], bytes]] = {
     "any": _encode_any,
     "schemas": _encode_schemas,
-    "paths": _encode_paths,
     "responses": _encode_responses,
     "parameter": _encode_parameter,
     "additional": _encode_additional_properties,

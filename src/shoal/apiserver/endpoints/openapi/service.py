@@ -8,6 +8,7 @@ protobuf form of v3 is rejected.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -47,13 +48,15 @@ class OpenAPIService:
         self._by_registry: WeakKeyDictionary[Registry, _RegistryDocuments] = WeakKeyDictionary()
         self._by_digest: WeakValueDictionary[str, _EncodedDocument] = WeakValueDictionary()
 
-    def handle(self, registry: Registry, subpath: str, request: Request, query: dict[str, str]) -> Response:
-        """`subpath` is the path after /openapi/."""
+    def handle(
+        self, registry: Registry, subpath: str, request: Request, query: dict[str, str]
+    ) -> Generator[None, None, Response]:
+        """Answers in small steps. `subpath` is the path after /openapi/."""
         registry_documents = self._by_registry.get(registry)
         if registry_documents is None:
-            registry_documents = self._by_registry[registry] = _hash_registry(registry)
+            registry_documents = self._by_registry[registry] = yield from _hash_registry(registry)
         if subpath == "v2":
-            return self._v2_response(registry, registry_documents, request)
+            return (yield from self._v2_response(registry, registry_documents, request))
         version, _, name = subpath.partition("/")
         if version != "v3" or (name and name not in registry_documents.hashes):
             raise NotFound("the server could not find the requested resource")
@@ -66,10 +69,14 @@ class OpenAPIService:
             headers.append(("Cache-Control", "public, immutable"))
         if _etag_matches(request, digest):
             return Response(304, b"", headers=(*headers, ("ETag", f'"{digest}"')))
-        document = registry_documents.documents.get(name) or self._v3_document(registry, registry_documents, name)
+        document = registry_documents.documents.get(name)
+        if document is None:
+            document = yield from self._v3_document(registry, registry_documents, name)
         return Response(200, document.body, headers=(*headers, ("ETag", f'"{digest}"')))
 
-    def _v2_response(self, registry: Registry, registry_documents: _RegistryDocuments, request: Request) -> Response:
+    def _v2_response(
+        self, registry: Registry, registry_documents: _RegistryDocuments, request: Request
+    ) -> Generator[None, None, Response]:
         accept = request.headers.get("accept", "")
         protobuf = any(form in accept for form in _PROTOBUF_MEDIA_TYPES)
         if not protobuf:
@@ -81,32 +88,37 @@ class OpenAPIService:
             return Response(304, b"", headers=headers)
         document = registry_documents.documents.get(media) or self._by_digest.get(digest + media)
         if document is None:
-            resources_by_version = ((gv, registry.resources(*gv)) for gv in registry_documents.group_versions.values())
-            swagger = build_v2_document(build_v3_document(*gv, resources) for gv, resources in resources_by_version)
-            document = _EncodedDocument(gnostic.encode(swagger) if protobuf else orjson.dumps(swagger))
+            documents = []
+            for group, version in registry_documents.group_versions.values():
+                documents.append((yield from build_v3_document(group, version, registry.resources(group, version))))
+            swagger = yield from build_v2_document(documents)
+            document = _EncodedDocument((yield from gnostic.encode(swagger)) if protobuf else orjson.dumps(swagger))
         registry_documents.documents[media] = self._by_digest[digest + media] = document
         return Response(200, document.body, content_type=media, headers=headers)
 
-    def _v3_document(self, registry: Registry, registry_documents: _RegistryDocuments, name: str) -> _EncodedDocument:
+    def _v3_document(
+        self, registry: Registry, registry_documents: _RegistryDocuments, name: str
+    ) -> Generator[None, None, _EncodedDocument]:
         digest = registry_documents.hashes[name]
         document = self._by_digest.get(digest)
         if document is None:
             group, version = registry_documents.group_versions[name]
-            spec = build_v3_document(group, version, registry.resources(group, version))
+            spec = yield from build_v3_document(group, version, registry.resources(group, version))
             document = self._by_digest[digest] = _EncodedDocument(orjson.dumps(spec))
         registry_documents.documents[name] = document
         return document
 
 
-def _hash_registry(registry: Registry) -> _RegistryDocuments:
+def _hash_registry(registry: Registry) -> Generator[None, None, _RegistryDocuments]:
     group_versions = {
         f"apis/{group}/{version}" if group else f"api/{version}": (group, version)
         for group in registry.groups()
         for version in registry.versions(group)
     }
-    hashes = {
-        name: _hash_resources(registry.resources(*group_version)) for name, group_version in group_versions.items()
-    }
+    hashes: dict[str, str] = {}
+    for name, group_version in group_versions.items():
+        hashes[name] = _hash_resources(registry.resources(*group_version))
+        yield
     return _RegistryDocuments(group_versions, hashes)
 
 

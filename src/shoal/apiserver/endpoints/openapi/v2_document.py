@@ -6,7 +6,7 @@ express (alternatives, nullable) are dropped as upstream does, so that clients a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import Any
 
 Object = dict[str, Any]
@@ -22,7 +22,8 @@ _STRING_DEFINITIONS = {
 """Alternatives of string and number, which v2 declares as strings."""
 
 
-def build_v2_document(documents: Iterable[Object]) -> Object:
+def build_v2_document(documents: Iterable[Object]) -> Generator[None, None, Object]:
+    """Converts one path or definition in each step."""
     paths: Object = {}
     definitions: Object = {}
     info: Object = {}
@@ -30,10 +31,12 @@ def build_v2_document(documents: Iterable[Object]) -> Object:
         info = document["info"]
         for path, item in document["paths"].items():
             paths[path] = _convert_path_item(item)
+            yield
         for name, schema in document["components"]["schemas"].items():
             existing = definitions.get(name)
             if existing is None:
                 definitions[name] = _convert_definition(name, schema)
+                yield
             elif existing.get(_GVK) != schema.get(_GVK):
                 existing[_GVK] = existing.get(_GVK, []) + [gvk for gvk in schema[_GVK] if gvk not in existing[_GVK]]
     bearer = {"type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 from shoal.apiserver.endpoints.openapi.operations import META, build_paths, list_schema_name, object_schema_name
@@ -17,8 +18,10 @@ _KINDS_OF_EVERY_GROUP = {META + "DeleteOptions": "DeleteOptions", META + "WatchE
 """Kinds that every group and version publishes under its own group, version and kind."""
 
 
-def build_v3_document(group: str, version: str, resources: list[Resource]) -> Object:
+def build_v3_document(group: str, version: str, resources: list[Resource]) -> Generator[None, None, Object]:
+    """Builds one resource in each step."""
     paths = build_paths(group, version, resources)
+    yield
     referenced = set(direct_references(paths))
     if any("watch" in resource.verbs for resource in resources):
         referenced.add(META + "WatchEvent")
@@ -28,13 +31,15 @@ def build_v3_document(group: str, version: str, resources: list[Resource]) -> Ob
         "info": {"title": "Kubernetes", "version": KUBERNETES_VERSION},
         "paths": paths,
         "components": {
-            "schemas": _collect_schemas(group, version, resources, referenced),
+            "schemas": (yield from _collect_schemas(group, version, resources, referenced)),
             "securitySchemes": {"BearerToken": bearer},
         },
     }
 
 
-def _collect_schemas(group: str, version: str, resources: list[Resource], referenced: set[str]) -> dict[str, Object]:
+def _collect_schemas(
+    group: str, version: str, resources: list[Resource], referenced: set[str]
+) -> Generator[None, None, dict[str, Object]]:
     """Returns the referenced schemas and all schemas they refer to, sorted by name."""
     schemas: dict[str, Object] = {}
     pending = list(referenced)
@@ -47,6 +52,7 @@ def _collect_schemas(group: str, version: str, resources: list[Resource], refere
             pending += [META + "ObjectMeta", META + "ListMeta"]
         else:
             pending.extend(direct_references(schema))
+        yield
     while pending:
         name = pending.pop()
         if name not in schemas:

@@ -15,7 +15,7 @@ from shoal.apiserver.authz import Attributes, Authorizer
 from shoal.apiserver.request.options import parse_write_options
 from shoal.apiserver.response.negotiation import reject_transform
 from shoal.apiserver.server import RequestContext, ServerComponents
-from shoal.apiserver.write.body import check_type, decode_body, prune_and_report
+from shoal.apiserver.write.body import check_type, decode_small_body, prune_and_report
 from shoal.clock import rfc3339
 from shoal.kinds.rbac.rbac import validate_selector_requirement
 from shoal.objects.errors import (
@@ -34,6 +34,8 @@ from shoal.objects.wire import Response
 Object = dict[str, Any]
 
 _AUTHORIZATION = "authorization.k8s.io"
+MAX_REVIEWED_RULES = 5000
+"""Rules in the answer of a SelfSubjectRulesReview. It says so if there are more."""
 _ACCESS_REVIEWS = ("SelfSubjectAccessReview", "SubjectAccessReview", "LocalSubjectAccessReview")
 
 
@@ -191,15 +193,14 @@ def _rules_review(obj: Object, user: User, cluster: str, authorizer: Authorizer)
     namespace = _text(_mapping(obj, "spec"), "namespace")
     if not namespace:
         raise BadRequest("no namespace on request")
-    user_rules = authorizer.rules_for(user, cluster, namespace)
+    user_rules = authorizer.rules_for(user, cluster, namespace, MAX_REVIEWED_RULES + 1)
+    rules = user_rules.policy_rules
+    listed = rules[:MAX_REVIEWED_RULES]
+    resource_fields = ("verbs", "apiGroups", "resources", "resourceNames")
     status: Object = {
-        "resourceRules": list(
-            _select_rules(user_rules.policy_rules, "resources", ("verbs", "apiGroups", "resources", "resourceNames"))
-        ),
-        "nonResourceRules": list(
-            _select_rules(user_rules.policy_rules, "nonResourceURLs", ("verbs", "nonResourceURLs"))
-        ),
-        "incomplete": False,
+        "resourceRules": list(_select_rules(listed, "resources", resource_fields)),
+        "nonResourceRules": list(_select_rules(listed, "nonResourceURLs", ("verbs", "nonResourceURLs"))),
+        "incomplete": len(rules) > len(listed),
     }
     if user_rules.error:
         status["evaluationError"] = user_rules.error
@@ -283,7 +284,7 @@ def _texts(obj: Object, key: str) -> tuple[str, ...]:
 def review(server: ServerComponents, ctx: RequestContext) -> Response:
     reject_transform(ctx.output)
     options = parse_write_options(ctx.query, "CreateOptions")
-    obj = decode_body(ctx.request)
+    obj = decode_small_body(ctx.request)
     check_type(ctx, obj)
     prune_and_report(ctx, options, obj, ctx.request.body)
     body = review_response(

@@ -10,16 +10,16 @@ from shoal.apiserver.admission.dispatch import admit_body
 from shoal.apiserver.request.options import parse_write_options
 from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.apiserver.verbs.subresources.pods import (
-    UNCHECKED_STRATEGY,
     context_for_object,
     success_status,
     with_strategy,
 )
-from shoal.apiserver.write.body import decode_body, object_field
+from shoal.apiserver.write.body import decode_small_body, object_field
 from shoal.apiserver.write.pipeline import write_object
-from shoal.apiserver.write.storage import conflict, encode_for_storage, storage_key
+from shoal.apiserver.write.storage import conflict, encode_for_storage, put_within_limits
 from shoal.clock import rfc3339
 from shoal.kinds.core.pod.pods import set_condition
+from shoal.kinds.core.pod.subresources import UNCHECKED_STRATEGY
 from shoal.objects.errors import BadRequest, Cause, Conflict, invalid_object, not_supported, required_value
 from shoal.objects.wire import Response
 from shoal.store.interface import CompareFailed
@@ -29,7 +29,7 @@ Object = dict[str, Any]
 
 async def bind(server: ServerComponents, ctx: RequestContext) -> Response:
     options = parse_write_options(ctx.query, "CreateOptions")
-    binding = decode_body(ctx.request, "Binding")
+    binding = decode_small_body(ctx.request, "Binding")
     if binding.get("kind") not in (None, "", "Binding"):
         raise BadRequest(f"{binding['kind']} cannot be handled as a Binding")
     binding = await admit_body(server, ctx, binding, options.dry_run)
@@ -72,7 +72,7 @@ async def _bind_node_name(server: ServerComponents, ctx: RequestContext, node: s
         _set_node(pod, node, now)
         value = await encode_for_storage(server, ctx, pod)
         try:
-            await server.store.put(storage_key(ctx, entry.name), value, entry.revision)
+            await put_within_limits(server, ctx, entry.name, value, entry, entry.revision, essential=True)
         except CompareFailed:
             await server.store.flush()
             continue

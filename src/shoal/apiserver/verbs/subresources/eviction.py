@@ -15,12 +15,11 @@ from shoal.apiserver.response.render import served_object
 from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.apiserver.verbs.delete import delete_object
 from shoal.apiserver.verbs.subresources.pods import (
-    UNCHECKED_STRATEGY,
     context_for_object,
     success_status,
     with_strategy,
 )
-from shoal.apiserver.write.body import decode_body, object_field
+from shoal.apiserver.write.body import decode_small_body, object_field
 from shoal.apiserver.write.pipeline import write_object
 from shoal.clock import rfc3339
 from shoal.kinds.core.pod.eviction import (
@@ -32,6 +31,7 @@ from shoal.kinds.core.pod.eviction import (
     may_become_ready,
 )
 from shoal.kinds.core.pod.pods import set_condition
+from shoal.kinds.core.pod.subresources import UNCHECKED_STRATEGY
 from shoal.objects.errors import BadRequest, Conflict, InternalError
 from shoal.objects.selectors import from_label_selector
 from shoal.objects.wire import Response
@@ -41,7 +41,7 @@ Object = dict[str, Any]
 
 async def evict(server: ServerComponents, ctx: RequestContext) -> Response:
     options = parse_write_options(ctx.query, "CreateOptions")
-    eviction = decode_body(ctx.request, "Eviction")
+    eviction = decode_small_body(ctx.request, "Eviction")
     if eviction.get("kind") not in (None, "", "Eviction"):
         raise BadRequest(f"{eviction['kind']} cannot be handled as a Eviction")
     if object_field(eviction, "metadata").get("name") != ctx.name:

@@ -8,7 +8,7 @@ import orjson
 
 from shoal.apiserver.request.options import parse_write_options
 from shoal.apiserver.server import RequestContext, ServerComponents
-from shoal.apiserver.write.body import check_type, decode_body, object_field
+from shoal.apiserver.write.body import check_type, decode_small_body, object_field
 from shoal.apiserver.write.pipeline import write_object
 from shoal.objects.errors import BadRequest
 from shoal.objects.wire import Response
@@ -18,7 +18,7 @@ Object = dict[str, Any]
 
 async def finalize(server: ServerComponents, ctx: RequestContext) -> Response:
     options = parse_write_options(ctx.query, "UpdateOptions")
-    body = decode_body(ctx.request)
+    body = decode_small_body(ctx.request)
     check_type(ctx, body)
     finalizers = object_field(body, "spec").get("finalizers") or []
     if not isinstance(finalizers, list) or not all(isinstance(each, str) for each in finalizers):

@@ -14,7 +14,7 @@ from shoal.apiserver.response.negotiation import patch_type, reject_transform
 from shoal.apiserver.response.render import served_object
 from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.apiserver.write.attempt import Build
-from shoal.apiserver.write.body import decode_body, object_field
+from shoal.apiserver.write.body import check_small, decode_small_body, object_field
 from shoal.apiserver.write.pipeline import write_object
 from shoal.clock import rfc3339
 from shoal.kinds.strategy import ScalePaths
@@ -34,7 +34,7 @@ def get_scale(server: ServerComponents, ctx: RequestContext) -> Response:
 
 
 async def update_scale(server: ServerComponents, ctx: RequestContext) -> Response:
-    body = decode_body(ctx.request, "Scale")
+    body = decode_small_body(ctx.request, "Scale")
     if body.get("kind") not in (None, "", "Scale"):
         raise BadRequest(f'{body.get("kind")} in version "{body.get("apiVersion")}" cannot be handled as a Scale')
     name = object_field(body, "metadata").get("name") or ctx.name
@@ -47,6 +47,7 @@ async def patch_scale(server: ServerComponents, ctx: RequestContext) -> Response
     patch_kind = patch_type(ctx.request.headers.get("content-type", ""), ctx.resource.custom)
     if patch_kind == "apply":
         return await _apply(server, ctx)
+    check_small(ctx.request)
     body = strictjson.loads(ctx.request.body)
     return await _write_scale(server, ctx, "PatchOptions", lambda old: _apply_patch(patch_kind, old, body))
 
@@ -85,6 +86,7 @@ async def _apply(server: ServerComponents, ctx: RequestContext) -> Response:
         raise UnsupportedMedia("a Scale cannot be applied to a custom kind; apply the object itself")
     options = parse_write_options(ctx.query, "PatchOptions")
     check_apply_options(options)
+    check_small(ctx.request)
     body = ctx.request.body
     scale = strictjson.loads(body) if body[:1] == b"{" else strictyaml.loads(body)
     if not isinstance(scale, dict) or (scale.get("apiVersion"), scale.get("kind")) != ("autoscaling/v1", "Scale"):

@@ -10,7 +10,7 @@ from shoal.apiserver.admission.dispatch import admit_body
 from shoal.apiserver.request.options import parse_write_options
 from shoal.apiserver.response.render import served_object
 from shoal.apiserver.server import RequestContext, ServerComponents
-from shoal.apiserver.write.body import decode_body, object_field
+from shoal.apiserver.write.body import decode_small_body, object_field
 from shoal.clock import rfc3339
 from shoal.kinds.core.node_identity import node_name_of
 from shoal.objects.errors import (
@@ -67,7 +67,7 @@ async def create_token(server: ServerComponents, ctx: RequestContext) -> Respons
 
 async def read_token_request(server: ServerComponents, ctx: RequestContext, owner: str, *, dry_run: bool) -> Object:
     """Returns the admitted TokenRequest in the body. `owner` is what a message calls the object of the request."""
-    body = decode_body(ctx.request, "TokenRequest")
+    body = decode_small_body(ctx.request, "TokenRequest")
     if body.get("kind") not in (None, "", "TokenRequest"):
         raise BadRequest(f"{body.get('kind')} cannot be handled as a TokenRequest")
     body = await admit_body(server, ctx, body, dry_run)

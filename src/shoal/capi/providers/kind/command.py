@@ -1,45 +1,44 @@
-"""The interface to kind, and its implementation as a subprocess.
+"""The interface to kind and its container engine, and its implementation with their commands.
 
-No shell and no kubeconfig of the user: kind gets a private file each time. Only part of the output is kept. A cancelled
-process is terminated with all its children.
+No shell and no kubeconfig of the user: kind gets a private file each time. Only part of the output is kept.
 """
 
 from __future__ import annotations
 
-import asyncio
-import ctypes
+import errno
+import hashlib
 import json
 import os
 import shutil
-import signal
+import socket
 import sys
-import tempfile
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from subprocess import SubprocessError
 from typing import Any, Protocol
 
 from shoal.capi.providers.kind.errors import (
-    COMMAND_FAILED,
     KindError,
     command_error,
     engine_not_found,
     kind_not_found,
+    name_busy,
+    os_error,
     timeout_error,
 )
+from shoal.capi.providers.kind.private_directory import end_orphans, private_directory
+from shoal.capi.providers.kind.process import LineHandler, run_process
 
 Object = dict[str, Any]
-ProgressHandler = Callable[[str], None]
-"""Called with each line that kind prints."""
 
-ENGINES = ("docker", "podman", "nerdctl")
-MAX_LINES, MAX_BYTES = 60, 1 << 20
-CHUNK = 1 << 16
-TERMINATE_SECONDS = 5.0
+DOCKER = "docker"
+ENGINES = (DOCKER, "nerdctl", "podman")
+"""In the order in which kind looks for them."""
+DEFAULT_HOST = "unix:///var/run/docker.sock"
+MAX_LINES = 60
 MACHINE_ID = Path("/etc/machine-id")
-_PR_SET_PDEATHSIG = 1
 
 
 class KindRunner(Protocol):
@@ -50,12 +49,18 @@ class KindRunner(Protocol):
 
     async def clusters(self) -> frozenset[str]: ...
 
-    async def create(self, name: str, config: Object, progress: ProgressHandler) -> None: ...
+    async def create(self, name: str, config: Object, progress: LineHandler) -> None: ...
 
-    async def delete(self, name: str, progress: ProgressHandler) -> None:
+    async def delete(self, name: str, progress: LineHandler) -> None:
         """A missing cluster is no error."""
 
     async def kubeconfig(self, name: str) -> str: ...
+
+    async def image_ids(self, images: Sequence[str]) -> dict[str, str]:
+        """Returns the ids of those images that the container engine has."""
+
+    async def load_images(self, name: str, images: Sequence[str], progress: LineHandler) -> None:
+        """Copies images of the container engine to all nodes that lack them."""
 
 
 class KindCommand:
@@ -77,32 +82,78 @@ class KindCommand:
         if engine:
             self._environment["KIND_EXPERIMENTAL_PROVIDER"] = engine
         self.host_id = self._environment.get("DOCKER_HOST") or _machine_id()
+        self._has_ended_orphans = False
 
     async def clusters(self) -> frozenset[str]:
-        output = await self._run("get", "clusters")
+        if not self._has_ended_orphans:
+            end_orphans()
+            self._has_ended_orphans = True
+        output = await self._kind("get", "clusters")
         return frozenset(line.strip() for line in output.splitlines() if line.strip())
 
-    async def create(self, name: str, config: Object, progress: ProgressHandler) -> None:
-        arguments = ("create", "cluster", "--name", name, "--config", "-")
-        await self._run(
-            *arguments, stdin=json.dumps(config).encode(), progress=progress, timeout_seconds=self._create_timeout
-        )
+    async def create(self, name: str, config: Object, progress: LineHandler) -> None:
+        with _translate_errors("kind create cluster"), self._name_lock(name), private_directory() as directory:
+            arguments = ("create", "cluster", "--name", name, "--config", _write_config(directory, config))
+            await self._kind(*arguments, progress=progress, directory=directory, timeout_seconds=self._create_timeout)
 
-    async def delete(self, name: str, progress: ProgressHandler) -> None:
-        await self._run("delete", "cluster", "--name", name, progress=progress)
+    async def delete(self, name: str, progress: LineHandler) -> None:
+        with _translate_errors("kind delete cluster"), self._name_lock(name), private_directory() as directory:
+            await self._kind("delete", "cluster", "--name", name, progress=progress, directory=directory)
 
     async def kubeconfig(self, name: str) -> str:
-        return await self._run("get", "kubeconfig", "--name", name)
+        return await self._kind("get", "kubeconfig", "--name", name)
+
+    async def image_ids(self, images: Sequence[str]) -> dict[str, str]:
+        ids = {}
+        for image in images:
+            try:
+                ids[image] = (await self._engine("image", "inspect", "--format", "{{.Id}}", image)).strip()
+            except KindError as error:
+                if not _names_missing_image(error.message):
+                    raise
+        return ids
+
+    async def load_images(self, name: str, images: Sequence[str], progress: LineHandler) -> None:
+        with _translate_errors("kind load"), private_directory() as directory:
+            options: Any = {"progress": progress, "directory": directory, "timeout_seconds": self._create_timeout}
+            if Path(self._find_engine()).name == DOCKER:
+                await self._kind("load", "docker-image", "--name", name, *images, **options)
+                return
+            # kind asks docker for images, whatever engine runs its nodes.
+            archive = directory / "image.tar"
+            for image in images:
+                await self._engine("save", "--output", str(archive), image, timeout_seconds=self._create_timeout)
+                await self._kind("load", "image-archive", "--name", name, str(archive), **options)
+                archive.unlink()
+
+    async def _kind(
+        self,
+        *arguments: str,
+        progress: LineHandler | None = None,
+        directory: Path | None = None,
+        timeout_seconds: float = 0.0,
+    ) -> str:
+        """Returns standard output. Without a directory kind must not need a kubeconfig."""
+        kubeconfig = str(directory / "kubeconfig") if directory is not None else os.devnull
+        program, command = self._find_kind(), ("kind", *arguments[:2])
+        environment = {**self._environment, "KUBECONFIG": kubeconfig}
+        return await self._run(" ".join(command), program, arguments, environment, timeout_seconds, progress)
+
+    async def _engine(self, *arguments: str, timeout_seconds: float = 0.0) -> str:
+        program = self._find_engine()
+        command = (Path(program).name, *(word for word in arguments[:2] if not word.startswith("-")))
+        return await self._run(" ".join(command), program, arguments, self._environment, timeout_seconds)
 
     async def _run(
-        self, *arguments: str, stdin: bytes = b"", progress: ProgressHandler | None = None, timeout_seconds: float = 0.0
+        self,
+        command: str,
+        program: str,
+        arguments: tuple[str, ...],
+        environment: Mapping[str, str],
+        timeout_seconds: float,
+        progress: LineHandler | None = None,
     ) -> str:
-        """Returns standard output."""
-        program, command, timeout_seconds = (
-            self._find_program(),
-            " ".join(arguments[:2]),
-            timeout_seconds or self._timeout,
-        )
+        timeout_seconds = timeout_seconds or self._timeout
         lines: deque[str] = deque(maxlen=MAX_LINES)
 
         def on_line(line: str) -> None:
@@ -110,30 +161,68 @@ class KindCommand:
             if progress is not None:
                 progress(line)
 
-        try:
-            with tempfile.TemporaryDirectory(prefix="shoal-kind-") as private:
-                environment = {**self._environment, "KUBECONFIG": str(Path(private, "kubeconfig"))}
-                async with asyncio.timeout(timeout_seconds), _process(program, arguments, environment) as process:
-                    output, _ = await asyncio.gather(_read_stdout(process, stdin), _read_stderr(process, on_line))
-                    code = await process.wait()
-        except TimeoutError:
-            raise timeout_error(command, timeout_seconds) from None
-        except (OSError, SubprocessError) as error:
-            raise KindError(COMMAND_FAILED, f"kind {command}: {error}") from None
+        with _translate_errors(command):
+            try:
+                code, output = await run_process(program, arguments, environment, on_line, timeout_seconds)
+            except TimeoutError:
+                raise timeout_error(command, timeout_seconds) from None
         if code != 0:
             raise command_error(command, lines)
         return output
 
-    def _find_program(self) -> str:
-        path = self._environment.get("PATH", "")
-        program = shutil.which(self._program, path=path)
+    def _find_kind(self) -> str:
+        program = shutil.which(self._program, path=self._environment.get("PATH", ""))
         if program is None:
             raise kind_not_found(self._program)
-        engine_name = self._environment.get("KIND_EXPERIMENTAL_PROVIDER", "")
-        engines = (engine_name,) if engine_name else ENGINES
-        if not any(shutil.which(engine, path=path) for engine in engines):
-            raise engine_not_found(engines)
+        self._find_engine()
         return program
+
+    def _find_engine(self) -> str:
+        engine = self._environment.get("KIND_EXPERIMENTAL_PROVIDER", "")
+        engines = (engine,) if engine else ENGINES
+        for each in engines:
+            program = shutil.which(each, path=self._environment.get("PATH", ""))
+            if program is not None:
+                return program
+        raise engine_not_found(engines)
+
+    @contextmanager
+    def _name_lock(self, name: str) -> Iterator[None]:
+        """Held while kind creates or deletes a cluster. Of two that create one name at once, the kind that fails would
+        delete what the other one makes. An address of a socket is shared by all users of the machine, and ends with
+        its process.
+        """
+        if sys.platform != "linux":
+            yield
+            return
+        engine = self._environment.get("DOCKER_HOST") or DEFAULT_HOST
+        digest = hashlib.sha256(f"{engine} {name}".encode()).hexdigest()[:32]
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as lock:
+            try:
+                lock.bind(f"\0shoal-kind-{digest}")
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    raise name_busy(name) from None
+                raise
+            yield
+
+
+@contextmanager
+def _translate_errors(command: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, SubprocessError) as error:
+        raise os_error(command, error) from None
+
+
+def _write_config(directory: Path, config: Object) -> str:
+    file = directory / "config"
+    file.write_text(json.dumps(config))
+    return str(file)
+
+
+def _names_missing_image(message: str) -> bool:
+    return any(words in message.lower() for words in ("no such image", "image not known", "no such object"))
 
 
 def _machine_id() -> str:
@@ -141,74 +230,3 @@ def _machine_id() -> str:
         return MACHINE_ID.read_text().strip()
     except OSError:
         return ""
-
-
-@asynccontextmanager
-async def _process(
-    program: str, arguments: tuple[str, ...], environment: Mapping[str, str]
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The process leads its own process group, which is terminated when the block is left early."""
-    process = await asyncio.create_subprocess_exec(
-        program,
-        *arguments,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=environment,
-        start_new_session=True,
-        preexec_fn=_set_parent_death_signal if _LIBC is not None else None,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            await _terminate(process)
-
-
-async def _terminate(process: asyncio.subprocess.Process) -> None:
-    """Children may ignore the first signal and outlive the process."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(process.wait()), TERMINATE_SECONDS)
-
-
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-
-
-def _set_parent_death_signal() -> None:
-    """A kind process that outlived a killed Shoal would create a cluster that nothing tracks."""
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-async def _read_stdout(process: asyncio.subprocess.Process, stdin: bytes) -> str:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with suppress(BrokenPipeError, ConnectionResetError):
-        process.stdin.write(stdin)
-        await process.stdin.drain()
-    process.stdin.close()
-    output = bytearray()
-    while chunk := await process.stdout.read(CHUNK):
-        output += chunk[: MAX_BYTES - len(output)]
-    return output.decode(errors="replace")
-
-
-async def _read_stderr(process: asyncio.subprocess.Process, on_line: ProgressHandler) -> None:
-    """Reads standard error, where kind prints messages for people, line by line."""
-    assert process.stderr is not None
-    rest = b""
-    while chunk := await process.stderr.read(CHUNK):
-        *lines, rest = (rest + chunk).split(b"\n")
-        rest = rest[-CHUNK:]
-        for line in lines:
-            _report_line(line, on_line)
-    _report_line(rest, on_line)
-
-
-def _report_line(line: bytes, on_line: ProgressHandler) -> None:
-    text = line.decode(errors="replace").strip()
-    if text:
-        on_line(text)

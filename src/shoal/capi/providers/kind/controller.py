@@ -11,23 +11,27 @@ from typing import Any
 from shoal.capi.informers import CLUSTERS, SECRETS, NamespacedName, has_changed, namespaced_name, versions
 from shoal.capi.providers.kind.command import KindRunner
 from shoal.capi.providers.kind.decide import decide
-from shoal.capi.providers.kind.errors import KindError, unexpected_error
+from shoal.capi.providers.kind.errors import FAILURES, KindError
+from shoal.capi.providers.kind.inventory import KindInventory
 from shoal.capi.providers.kind.jobs import KindJob, KindJobs
 from shoal.capi.providers.kind.kubeconfig_secrets import KubeconfigAccess, may_overwrite, parse_kubeconfig
-from shoal.capi.providers.kind.status import CREATED, claim_of
+from shoal.capi.providers.kind.status import CREATED, claim_of, new_history_entries
 from shoal.capi.providers.kind.steps import (
     CancelJob,
     CreateCluster,
     DeleteCluster,
     DeleteSecret,
+    EngineImages,
     FetchedKubeconfig,
     FetchKubeconfig,
     ForgetJob,
+    InspectImages,
     JobState,
     KindClusterList,
     KindClusterSnapshot,
     KindStep,
     ListClusters,
+    LoadImages,
     OwnerMarker,
     PatchObject,
     ReadOwner,
@@ -46,43 +50,10 @@ from shoal.clock import Clock, rfc3339
 from shoal.kinds.clusterapi import capi, kindcluster
 from shoal.objects.errors import AlreadyExists, StatusError
 from shoal.runtime.controller import Controller, RequeueError
+from shoal.runtime.event_recorder import NORMAL, WARNING, EventRecorder, EventSource
 from shoal.runtime.informer import Informer
 
 log = logging.getLogger("shoal.capi.kind")
-
-
-@dataclass(frozen=True, slots=True)
-class InventoryList:
-    number: int
-    """A higher number started later."""
-    names: frozenset[str]
-    error: KindError | None
-
-
-class KindInventory:
-    def __init__(self, command: KindRunner) -> None:
-        self._command = command
-        self.started = 0
-        """Number of lists started. A list with a higher number reflects everything since."""
-        self.last: InventoryList | None = None
-        self._lock = asyncio.Lock()
-
-    async def list_after(self, after: int) -> InventoryList:
-        """Returns a list that started after the given number. Concurrent callers share the next one."""
-        async with self._lock:
-            if self.last is None or self.last.number <= after:
-                self.started += 1
-                self.last = await self._list(self.started)
-            return self.last
-
-    async def _list(self, number: int) -> InventoryList:
-        try:
-            return InventoryList(number, await self._command.clusters(), None)
-        except KindError as problem:
-            return InventoryList(number, frozenset(), problem)
-        except Exception as error:
-            log.exception("list of kind clusters failed")
-            return InventoryList(number, frozenset(), unexpected_error(error))
 
 
 NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
@@ -111,6 +82,7 @@ async def owner_uid_of(kubeconfig: str) -> str | None:
 Object = dict[str, Any]
 
 KIND_CLUSTERS = rest.GroupVersionResource(kindcluster.GROUP, kindcluster.VERSION, kindcluster.PLURAL)
+EVENT_SOURCE = EventSource("kind-provider", f"{kindcluster.GROUP}/{kindcluster.VERSION}", kindcluster.KIND)
 WORKERS = 16
 """Some wait for kind while others proceed."""
 MAX_STEPS = 100
@@ -126,6 +98,7 @@ class KindObservations:
     kubeconfig: FetchedKubeconfig | None = None
     owner_marker: OwnerMarker | None = None
     foreign_secrets: set[str] = field(default_factory=set)
+    engine_images: EngineImages | None = None
 
 
 class KindClusterReconciler:
@@ -142,6 +115,7 @@ class KindClusterReconciler:
         self._client, self._clock, self._command = client, clock, command
         self._resync_seconds, self._retry_delays = resync_seconds, retry_delays
         self._writer = Writer(client)
+        self.recorder = EventRecorder(lambda _: client, clock)
         self.kind_clusters = Informer(client, KIND_CLUSTERS, clock, indexers=(by_kind_name, by_uid))
         self.clusters = Informer(client, CLUSTERS, clock)
         self.secrets = Informer(client, SECRETS, clock, labels=kindcluster.OWNER_UID_LABEL, indexers=(by_owner,))
@@ -232,7 +206,7 @@ class KindClusterReconciler:
             cluster=self.clusters.get(("", metadata["namespace"], capi.owner_name(obj, capi.CLUSTER))),
             holder=self._name_holder(obj),
             listing=listing,
-            job=JobState(job.action, job.done, job.error, job.progress) if job is not None else None,
+            job=_job_state(job) if job is not None else None,
             kubeconfig=observations.kubeconfig or self._cached_kubeconfig(obj, job),
             owner_marker=observations.owner_marker,
             secrets=self.secrets.by_index(by_owner, uid),
@@ -240,6 +214,7 @@ class KindClusterReconciler:
             now=rfc3339(self._clock.now()),
             host_id=self._command.host_id,
             retry_delays=self._retry_delays,
+            engine_images=observations.engine_images,
         )
 
     def _cached_kubeconfig(self, obj: Object, job: KindJob | None) -> FetchedKubeconfig | None:
@@ -267,6 +242,8 @@ class KindClusterReconciler:
         match step:
             case PatchObject(body):
                 await self._writer.patch(self.kind_clusters, obj, body)
+                if capi.is_deleting(obj):  # its finalizer is gone, and so is the cluster
+                    self._record(obj, NORMAL, "Deleted", f"Cluster {kindcluster.kind_cluster_name(obj)} is gone")
             case WriteStatus(new, forgets_job):
                 await self._write(obj, new)
                 if forgets_job:
@@ -277,12 +254,19 @@ class KindClusterReconciler:
                 observations.kubeconfig = await self._fetch(uid, name)
             case ReadOwner(name):
                 observations.owner_marker = OwnerMarker(await self._read_owner(name))
+            case InspectImages(names):
+                observations.engine_images = await self.inventory.inspect_images(names)
+            case LoadImages(name, images):
+                self.jobs.load_images(uid, name, images)
+                self._record(obj, NORMAL, "LoadingImages", f"Loading {', '.join(images)} into cluster {name}")
             case CreateCluster(name, config):
                 self._access.pop(uid, None)
                 observations.kubeconfig = observations.owner_marker = None
                 self.jobs.create(uid, name, config)
+                self._record(obj, NORMAL, "Creating", f"Creating cluster {name}")
             case DeleteCluster(name):
                 self.jobs.delete(uid, name)
+                self._record(obj, NORMAL, "Deleting", f"Deleting cluster {name}")
             case CancelJob():
                 await self.jobs.cancel(uid)
                 self._job_ended_at[uid] = self.inventory.started
@@ -295,12 +279,22 @@ class KindClusterReconciler:
 
     async def _write(self, obj: Object, new: Object) -> None:
         if claim_of(obj) is not None or claim_of(new) is None:
-            await self._writer.update_status(self.kind_clusters, new)
+            await self._write_status(obj, new)
             return
         async with self._claim_lock:
             # Another may have claimed the name while this one waited; then everything is decided again.
             if not self._name_holder(obj):
-                await self._writer.update_status(self.kind_clusters, new)
+                await self._write_status(obj, new)
+
+    async def _write_status(self, obj: Object, new: Object) -> None:
+        await self._writer.update_status(self.kind_clusters, new)
+        has_failed = bool((new.get("status") or {}).get("failureMessage"))
+        for entry in new_history_entries(obj, new):
+            is_warning = has_failed or entry.reason in FAILURES
+            self._record(obj, WARNING if is_warning else NORMAL, entry.reason, entry.message)
+
+    def _record(self, obj: Object, type_: str, reason: str, message: str) -> None:
+        self.recorder.record(EVENT_SOURCE, "", obj, type_, reason, message)
 
     def _forget_job(self, uid: str, observations: KindObservations) -> None:
         job = self.jobs.get(uid)
@@ -338,6 +332,10 @@ class KindClusterReconciler:
         labels = {**capi.labels_of(existing), **capi.labels_of(desired)}
         metadata = {**existing["metadata"], "labels": labels}
         await self._writer.update(self.secrets, {**existing, "metadata": metadata, "data": desired["data"]})
+
+
+def _job_state(job: KindJob) -> JobState:
+    return JobState(job.action, job.done, job.error, job.progress, job.steps, job.images)
 
 
 def by_kind_name(key: Key, obj: Object) -> Iterable[str]:

@@ -33,6 +33,7 @@ def new_kind_controllers(client: Client, clock: Clock, settings: KindSettings, c
         resync_seconds=settings.resync_seconds,
         retry_delays=settings.retry_delays,
     )
+    reconciler.controller.sources.append(reconciler.recorder.run)
     return [reconciler.kind_clusters, reconciler.clusters, reconciler.secrets, reconciler.jobs, reconciler.controller]
 
 

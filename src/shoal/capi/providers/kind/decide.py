@@ -10,22 +10,25 @@ from typing import Any
 
 from shoal.capi.conditions import FALSE, TRUE, Condition, paused_condition, with_condition
 from shoal.capi.metadata_patches import claim_patch, release_patch
-from shoal.capi.providers.kind.errors import ALREADY_EXISTS, COMMAND_FAILED
+from shoal.capi.providers.kind.creation_steps import step_conditions
+from shoal.capi.providers.kind.images import image_step
+from shoal.capi.providers.kind.job_results import creating_message, job_progress_step, job_result_step
 from shoal.capi.providers.kind.kubeconfig_secrets import KubeconfigAccess, is_secret_up_to_date, secrets_of
 from shoal.capi.providers.kind.status import (
     CREATE,
     CREATED,
     CREATING,
     DELETE,
+    LOAD_IMAGES,
     REMOVING,
     HistoryEntry,
     claim_of,
     is_ready,
-    next_retry,
+    replacing_condition,
     retry_wait,
+    status_of,
     with_claim,
     with_new_status,
-    with_progress,
 )
 from shoal.capi.providers.kind.status_steps import error_step, status_step, write_step
 from shoal.capi.providers.kind.steps import (
@@ -35,7 +38,6 @@ from shoal.capi.providers.kind.steps import (
     DeleteSecret,
     FetchKubeconfig,
     ForgetJob,
-    JobState,
     KindClusterSnapshot,
     KindStep,
     ListClusters,
@@ -73,9 +75,9 @@ def decide(snapshot: KindClusterSnapshot) -> KindStep:
         return PatchObject(patch)
     if snapshot.job is not None:
         return (
-            _job_result_step(snapshot, snapshot.job, claim)
+            job_result_step(snapshot, snapshot.job, claim)
             if snapshot.job.done
-            else _job_progress_step(snapshot, snapshot.job)
+            else job_progress_step(snapshot, snapshot.job)
         )
     if claim is None:
         return _decide_unclaimed(snapshot)
@@ -107,7 +109,8 @@ def _decide_unclaimed(snapshot: KindClusterSnapshot) -> KindStep:
     if not listing.fresh:
         return ListClusters()
     claim = _new_claim(snapshot, CREATING)
-    return status_step(snapshot, False, "Creating", phase="Provisioning", cluster=claim)
+    message, steps = creating_message(snapshot), step_conditions(obj, {})
+    return status_step(snapshot, False, "Creating", message, phase="Provisioning", cluster=claim, steps=steps)
 
 
 def _new_claim(snapshot: KindClusterSnapshot, state: str) -> Object:
@@ -169,7 +172,13 @@ def _decide_creating(snapshot: KindClusterSnapshot, claim: Object) -> KindStep:
         )
     entry = HistoryEntry("Interrupted", f"Creation of cluster {name} was interrupted; deleting the incomplete cluster")
     return status_step(
-        snapshot, False, "Interrupted", phase="Provisioning", cluster={**claim, "state": REMOVING}, events=[entry]
+        snapshot,
+        False,
+        "Interrupted",
+        phase="Provisioning",
+        cluster={**claim, "state": REMOVING},
+        steps=step_conditions(obj, {}),
+        events=[entry],
     )
 
 
@@ -204,59 +213,6 @@ def _removal_step(snapshot: KindClusterSnapshot, claim: Object) -> KindStep | No
     return is_owned
 
 
-def _job_progress_step(snapshot: KindClusterSnapshot, job: JobState) -> KindStep:
-    if job.action == DELETE:
-        # The reason of the removal is already in the status.
-        return write_step(snapshot, with_progress(snapshot.obj, job.progress))
-    return status_step(snapshot, False, "Creating", phase="Provisioning", progress=job.progress)
-
-
-def _job_result_step(snapshot: KindClusterSnapshot, job: JobState, claim: Object | None) -> KindStep:
-    """The job has ended; its result is written in one status update."""
-    obj, error = snapshot.obj, job.error
-    if claim is None or (error is None and job.action == DELETE):
-        return ForgetJob()
-    if error is None:
-        access = snapshot.kubeconfig.access if snapshot.kubeconfig is not None else None
-        new_claim = {**claim, "state": CREATED, **({"id": access.id} if access is not None else {})}
-        entry = HistoryEntry("Created", "Cluster was successfully created")
-        return status_step(
-            snapshot,
-            False,
-            "Created",
-            phase="Provisioning",
-            cluster=new_claim,
-            retry=None,
-            events=[entry],
-            forgets_job=True,
-        )
-    retry = next_retry(obj, job.action, snapshot.now, snapshot.retry_delays.initial, snapshot.retry_delays.maximum)
-    if job.action == DELETE:
-        return _job_failure_step(
-            snapshot, "DeletionFailed", f"Cluster cannot be deleted: {error.message}", claim, retry
-        )
-    next_claim = None if error.reason == ALREADY_EXISTS else {**claim, "state": REMOVING}
-    reason = "CreationFailed" if error.reason == COMMAND_FAILED else error.reason
-    return _job_failure_step(snapshot, reason, f"Cluster cannot be created: {error.message}", next_claim, retry)
-
-
-def _job_failure_step(
-    snapshot: KindClusterSnapshot, reason: str, message: str, claim: Object | None, retry: Object
-) -> KindStep:
-    return status_step(
-        snapshot,
-        False,
-        reason,
-        message,
-        phase="Deleting" if is_deleting(snapshot.obj) else "Failed",
-        failure=message,
-        cluster=claim,
-        retry=retry,
-        events=[HistoryEntry(reason, message)],
-        forgets_job=True,
-    )
-
-
 def _decide_created(snapshot: KindClusterSnapshot, claim: Object) -> KindStep:
     """The cluster was created: checks that it exists, matches the spec, and that its kubeconfig is in the Secrets."""
     name, listing = claim["name"], snapshot.listing
@@ -270,10 +226,7 @@ def _decide_created(snapshot: KindClusterSnapshot, claim: Object) -> KindStep:
         return _abandon_claim(snapshot, "ClusterLost", f"Cluster {name} was deleted outside Shoal; recreating it")
     current = _up_to_date(snapshot, claim)
     if current.reason == "Replacing":
-        entry = HistoryEntry("Replacing", current.message)
-        return status_step(
-            snapshot, False, "Replacing", phase="Provisioning", cluster={**claim, "state": REMOVING}, events=[entry]
-        )
+        return _replacement_step(snapshot, claim, current)
     if snapshot.kubeconfig is None:
         return FetchKubeconfig(name)
     access = snapshot.kubeconfig.access
@@ -281,7 +234,25 @@ def _decide_created(snapshot: KindClusterSnapshot, claim: Object) -> KindStep:
         return error_step(snapshot, snapshot.kubeconfig.error, "KubeconfigUnavailable")
     if claim.get("id", access.id) != access.id:
         return _abandon_claim(snapshot, "ForeignCluster", f"Cluster {name} was deleted and recreated outside Shoal")
-    return _secret_step(snapshot, name, access) or _provisioned_step(snapshot, claim, access, current)
+    step = _secret_step(snapshot, name, access) or _provisioned_step(snapshot, claim, access, current)
+    return image_step(snapshot, claim) if isinstance(step, WaitForChange) else step
+
+
+def _replacement_step(snapshot: KindClusterSnapshot, claim: Object, current: Condition) -> KindStep:
+    """From here on the kind cluster is deleted, and created as the spec is then."""
+    entry = HistoryEntry("Replacing", f"{current.message}; deleting cluster {claim['name']} with everything in it")
+    return status_step(
+        snapshot,
+        False,
+        "Replacing",
+        f"Deleting cluster {claim['name']}, to create another one",
+        phase="Provisioning",
+        up_to_date=current,
+        cluster={**claim, "state": REMOVING},
+        replacement={"message": current.message.partition(": ")[2], "since": snapshot.now},
+        steps=step_conditions(snapshot.obj, {}),
+        events=[entry],
+    )
 
 
 def _up_to_date(snapshot: KindClusterSnapshot, claim: Object) -> Condition:
@@ -293,12 +264,15 @@ def _up_to_date(snapshot: KindClusterSnapshot, claim: Object) -> Condition:
     if invalid:
         return Condition("UpToDate", FALSE, "InvalidSpec", invalid)
     if not has_replace_policy(obj):
-        message = f"{changes}; an existing cluster cannot be changed: revert the change, or set replacePolicy: Replace"
+        message = (
+            f"{changes}; an existing cluster cannot be changed: revert the change, or set replacePolicy: Replace, "
+            "which deletes it with everything in it and creates another"
+        )
         return Condition("UpToDate", FALSE, "ChangeRefused", message)
     if snapshot.holder:
         message = f"the kind cluster {kind_cluster_name(obj)} belongs to KINDCluster {snapshot.holder}"
         return Condition("UpToDate", FALSE, "NameTaken", message)
-    return Condition("UpToDate", FALSE, "Replacing", f"Replacing cluster {claim['name']}: {changes}")
+    return replacing_condition(f"Replacing cluster {claim['name']}: {changes}")
 
 
 def _secret_step(snapshot: KindClusterSnapshot, name: str, access: KubeconfigAccess) -> KindStep | None:
@@ -327,6 +301,7 @@ def _provisioned_step(
     if control_plane_endpoint(snapshot.obj) != endpoint:
         return PatchObject({"spec": {"controlPlaneEndpoint": endpoint}})
     new_claim = claim if claim.get("id") else {**claim, "id": access.id}
+    retry = status_of(snapshot.obj).get("retry") or {}
     new = with_new_status(
         snapshot.obj,
         snapshot.now,
@@ -334,7 +309,8 @@ def _provisioned_step(
         phase="Provisioned",
         cluster=new_claim,
         up_to_date=current,
-        retry=None,
+        retry=retry if retry.get("action") == LOAD_IMAGES else None,
+        replacement=None,
         events=[] if is_ready(snapshot.obj) else [HistoryEntry("Ready", f"Cluster {claim['name']} is ready")],
     )
     return write_step(snapshot, new)
@@ -346,9 +322,9 @@ def _decide_deletion(snapshot: KindClusterSnapshot, claim: Object | None) -> Kin
     if patch is None:
         return WaitForChange()
     if job is not None and job.done:
-        return _job_result_step(snapshot, job, claim) if job.action == DELETE else ForgetJob()
+        return job_result_step(snapshot, job, claim) if job.action == DELETE else ForgetJob()
     if job is not None:
-        if job.action == CREATE:
+        if job.action in (CREATE, LOAD_IMAGES):
             return CancelJob()
         return status_step(snapshot, False, "Deleting", phase="Deleting", progress=job.progress)
     removal = _removal_step(snapshot, claim) if claim is not None else None

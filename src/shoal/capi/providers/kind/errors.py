@@ -9,6 +9,14 @@ from shoal.objects.errors import ShoalError
 MAX_MESSAGE = 1000
 KIND_NOT_FOUND, ENGINE_NOT_FOUND, ENGINE_UNAVAILABLE = "KindNotFound", "EngineNotFound", "EngineUnavailable"
 ALREADY_EXISTS, TIMED_OUT, COMMAND_FAILED = "AlreadyExists", "TimedOut", "CommandFailed"
+NAME_BUSY, NO_SPACE, LOAD_FAILED = "NameBusy", "NoSpaceLeft", "LoadFailed"
+FAILURES = frozenset(
+    {
+        *(KIND_NOT_FOUND, ENGINE_NOT_FOUND, ENGINE_UNAVAILABLE, ALREADY_EXISTS, TIMED_OUT, COMMAND_FAILED),
+        *(NAME_BUSY, NO_SPACE, LOAD_FAILED),
+    }
+)
+"""Reasons of Events that are warnings."""
 
 _UNAVAILABLE = (
     "cannot connect to the docker daemon",
@@ -20,6 +28,9 @@ _UNAVAILABLE = (
     "failed to connect to the docker api",
 )
 """Messages of the engines that are installed but do not respond."""
+
+
+_NO_SPACE = ("no space left on device", "disk quota exceeded")
 
 
 class KindError(ShoalError):
@@ -49,7 +60,25 @@ def engine_not_found(engines: Sequence[str]) -> KindError:
 
 
 def timeout_error(command: str, seconds: float) -> KindError:
-    return KindError(TIMED_OUT, f"kind {command} did not finish within {seconds:.0f} s")
+    return KindError(TIMED_OUT, f"{command} did not finish within {seconds:.0f} s")
+
+
+def name_busy(name: str) -> KindError:
+    return KindError(NAME_BUSY, f"another process on this machine is creating or deleting the kind cluster {name}")
+
+
+def os_error(command: str, error: Exception) -> KindError:
+    return _failure(f"{command}: {error}")
+
+
+def _failure(message: str) -> KindError:
+    if _names_full_disk(message):
+        return KindError(NO_SPACE, f"a disk is full, make room on it: {message}")
+    return KindError(COMMAND_FAILED, message)
+
+
+def _names_full_disk(text: str) -> bool:
+    return any(pattern in text.lower() for pattern in _NO_SPACE)
 
 
 def unexpected_error(error: BaseException) -> KindError:
@@ -58,15 +87,18 @@ def unexpected_error(error: BaseException) -> KindError:
 
 
 def command_error(command: str, output: Iterable[str]) -> KindError:
-    """Built from the last lines of a failed kind."""
+    """Built from the last lines of a command that failed."""
     lines = [line for line in output if line]
     summary = _error_summary(lines) or "no output"
+    full = next((line for line in lines if _names_full_disk(line)), "")
+    if full and not _names_full_disk(summary):
+        summary = f"{summary[: MAX_MESSAGE // 2]}: {full}"
     lower = summary.lower()
     if any(pattern in lower for pattern in _UNAVAILABLE):
         return KindError(ENGINE_UNAVAILABLE, f"the container engine does not answer, start it: {summary}")
     if "already exist for a cluster with the name" in lower:
         return KindError(ALREADY_EXISTS, summary)
-    return KindError(COMMAND_FAILED, f"kind {command}: {summary}")
+    return _failure(f"{command}: {summary}")
 
 
 def _error_summary(lines: list[str]) -> str:

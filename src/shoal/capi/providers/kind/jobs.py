@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.capi.providers.kind.command import KindRunner
+from shoal.capi.providers.kind.creation_steps import step_of_line
 from shoal.capi.providers.kind.errors import KindError, unexpected_error
 from shoal.capi.providers.kind.kubeconfig_secrets import KubeconfigAccess, parse_kubeconfig
-from shoal.capi.providers.kind.status import CREATE, DELETE
+from shoal.capi.providers.kind.status import CREATE, DELETE, LOAD_IMAGES
 
 log = logging.getLogger("shoal.capi.kind")
 
@@ -31,6 +32,10 @@ class KindJob:
     error: KindError | None = None
     access: KubeconfigAccess | None = None
     """Of a cluster that was created."""
+    steps: dict[str, str] = field(default_factory=dict)
+    """States of the steps of a creation, by condition type."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """The images that are loaded, with their ids."""
     is_cancelled: bool = False
     """Nobody waits for the result."""
 
@@ -41,7 +46,7 @@ class KindJobs:
     def __init__(self, command: KindRunner, creates: int, on_progress: Callable[[str], None]) -> None:
         """`on_progress` is called with the uid whose job made progress."""
         self._command, self._on_progress = command, on_progress
-        self._create_slots = asyncio.Semaphore(creates)
+        self._create_slots, self._load_slots = asyncio.Semaphore(creates), asyncio.Semaphore(creates)
         self._jobs: dict[str, KindJob] = {}
 
     async def run(self) -> None:
@@ -78,6 +83,15 @@ class KindJobs:
 
         self._start(uid, KindJob(DELETE), unmake)
 
+    def load_images(self, uid: str, name: str, images: Mapping[str, str]) -> None:
+        """`images` are ids by name."""
+
+        async def load(job: KindJob) -> None:
+            async with self._load_slots:
+                await self._command.load_images(name, list(images), lambda line: self._report_progress(uid, job, line))
+
+        self._start(uid, KindJob(LOAD_IMAGES, images=images), load)
+
     def forget_finished(self, uid: str) -> None:
         job = self._jobs.get(uid)
         if job is not None and job.done:
@@ -112,6 +126,10 @@ class KindJobs:
 
     def _report_progress(self, uid: str, job: KindJob, line: str) -> None:
         job.progress = line[:1000]
+        step = step_of_line(line)
+        if step is not None:
+            # Kept apart from the last line: lines may come faster than the status is written.
+            job.steps = {**job.steps, step[0]: step[1]}
         self._notify(uid)
 
     def _notify(self, uid: str) -> None:

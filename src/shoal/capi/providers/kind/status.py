@@ -6,15 +6,18 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from shoal.capi.conditions import TRUE, UNKNOWN, Condition, conditions_of, paused_condition, with_status
-from shoal.objects.conditions import condition_is
+from shoal.capi.conditions import FALSE, TRUE, UNKNOWN, Condition, conditions_of, paused_condition, with_status
+from shoal.capi.providers.kind.creation_steps import STEP_CONDITIONS
+from shoal.objects.conditions import condition_is, remove_condition
 
 Object = dict[str, Any]
 
 CREATING, CREATED, REMOVING = "Creating", "Created", "Removing"
 """States of `status.cluster`, the kind cluster of this object."""
-CREATE, DELETE = "Create", "Delete"
+CREATE, DELETE, LOAD_IMAGES = "Create", "Delete", "LoadImages"
 MAX_HISTORY = 20
+IMAGES_LOADED = "ImagesLoaded"
+"""Condition: all of `spec.images` are loaded into the nodes."""
 
 NO_CLUSTER = Condition("UpToDate", UNKNOWN, "NoCluster")
 UNCHANGED: Object = {}
@@ -42,8 +45,10 @@ def with_claim(obj: Object, claim: Object | None) -> Object:
 
 def with_progress(obj: Object, progress: str) -> Object:
     """The identical object if nothing changes."""
-    status = status_of(obj)
-    return obj if status.get("progress", "") == progress else {**obj, "status": {**status, "progress": progress}}
+    status = {key: value for key, value in status_of(obj).items() if key != "progress"}
+    if status_of(obj).get("progress", "") == progress:
+        return obj
+    return {**obj, "status": {**status, **({"progress": progress} if progress else {})}}
 
 
 def with_new_status(
@@ -57,11 +62,14 @@ def with_new_status(
     failure: str = "",
     progress: str = "",
     retry: Object | None = UNCHANGED,
+    replacement: Object | None = UNCHANGED,
+    steps: list[Condition] | None = None,
     events: Iterable[HistoryEntry] = (),
 ) -> Object:
     """The object with its desired status; the identical object if nothing changes.
 
-    A condition that is not True is added to the history when its reason changes.
+    A condition that is not True is added to the history when its reason changes. `steps` replaces the conditions of
+    all steps of the creation; None: they stay.
     """
     old = status_of(obj)
     entries = list(events)
@@ -83,13 +91,48 @@ def with_new_status(
         "phase": phase,
         "cluster": old.get("cluster") if cluster is UNCHANGED else cluster,
         "retry": old.get("retry") if retry is UNCHANGED else retry,
+        "replacement": old.get("replacement") if replacement is UNCHANGED else replacement,
         "failureMessage": failure or None,
         "progress": progress or None,
         "history": history or None,
     }
     if is_ready:
         status["initialization"] = {"provisioned": True, "controlPlaneInitialized": True}
-    return with_status(obj, status, [ready, up_to_date, paused_condition(False, None)], now)
+    new = with_status(obj, status, [ready, up_to_date, paused_condition(False, None), *(steps or ())], now)
+    outdated = STEP_CONDITIONS - {step.type for step in steps} if steps is not None else frozenset()
+    if (status["cluster"] or {}).get("state") != CREATED:
+        outdated |= {IMAGES_LOADED}
+    for type_ in outdated:
+        new = remove_condition(new, type_)
+    return new
+
+
+def with_history_entry(obj: Object, entry: HistoryEntry, now: str) -> Object:
+    status = status_of(obj)
+    return {**obj, "status": {**status, "history": append_history(status.get("history") or [], entry, now)}}
+
+
+def replacement_of(obj: Object) -> Object | None:
+    """The replacement of the kind cluster that is under way."""
+    return status_of(obj).get("replacement")
+
+
+def replacing_condition(message: str) -> Condition:
+    return Condition("UpToDate", FALSE, "Replacing", message)
+
+
+def new_history_entries(old: Object, new: Object) -> list[HistoryEntry]:
+    """The entries that a status write added, or counted once more."""
+    known = [(each.get("timestamp"), each["reason"], each["message"], each.get("count", 1)) for each in _history(old)]
+    return [
+        HistoryEntry(each["reason"], each["message"])
+        for each in _history(new)
+        if (each.get("timestamp"), each["reason"], each["message"], each.get("count", 1)) not in known
+    ]
+
+
+def _history(obj: Object) -> list[Object]:
+    return status_of(obj).get("history") or []
 
 
 def append_history(history: list[Object], entry: HistoryEntry, now: str) -> list[Object]:

@@ -6,7 +6,13 @@ from typing import Any
 
 from shoal.capi.conditions import FALSE, TRUE, UNKNOWN, Condition, conditions_of
 from shoal.capi.providers.kind.errors import KindError
-from shoal.capi.providers.kind.status import NO_CLUSTER, claim_of, with_new_status
+from shoal.capi.providers.kind.status import (
+    NO_CLUSTER,
+    claim_of,
+    replacement_of,
+    replacing_condition,
+    with_new_status,
+)
 from shoal.capi.providers.kind.steps import ForgetJob, KindClusterSnapshot, KindStep, WaitForChange, WriteStatus
 from shoal.kinds.clusterapi.capi import is_deleting
 
@@ -51,6 +57,9 @@ def status_step(
     status = {True: TRUE, False: FALSE, None: UNKNOWN}[ready]
     if phase == "Failed" and not failure:
         failure = message
+    replacement = replacement_of(snapshot.obj)
+    if up_to_date is NO_CLUSTER and replacement is not None:
+        up_to_date = replacing_condition(replacement["message"])
     if up_to_date is None:
         up_to_date = conditions_of(snapshot.obj).get("UpToDate", NO_CLUSTER)
     condition = Condition("Ready", status, reason, message)

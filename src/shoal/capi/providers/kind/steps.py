@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.capi.providers.kind.errors import KindError
@@ -25,12 +25,16 @@ class KindClusterList:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """State of the kind job that creates or deletes the cluster of this object."""
+    """State of the kind job that creates, fills or deletes the cluster of this object."""
 
     action: str
     done: bool
     error: KindError | None
     progress: str
+    steps: Mapping[str, str] = field(default_factory=dict)
+    """States of the steps of a creation, by condition type."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """The images that are loaded, with their ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,13 @@ class FetchedKubeconfig:
 class OwnerMarker:
     value: str | None
     """The uid the cluster was created for; None: it does not respond."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineImages:
+    ids: Mapping[str, str]
+    """Of those requested images that the container engine has."""
+    error: KindError | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +86,7 @@ class KindClusterSnapshot:
     host_id: str = ""
     """Identifies the host of the clusters that kind creates; empty: unknown."""
     retry_delays: RetryDelays = RetryDelays()
+    engine_images: EngineImages | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +119,22 @@ class ReadOwner:
     """Reads from the cluster which object it was created for."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class InspectImages:
+    """Reads the ids of images from the container engine."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadImages:
+    """Loads images into the nodes."""
+
+    name: str
+    images: Mapping[str, str]
+    """Ids by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +180,8 @@ KindStep = (
     | ListClusters
     | FetchKubeconfig
     | ReadOwner
+    | InspectImages
+    | LoadImages
     | CreateCluster
     | DeleteCluster
     | CancelJob

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from shoal.controlplane.kubelet.shell.parser import UnknownOutcome
 
 MAX_LENGTH = 200
-NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII)
-VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))", re.ASCII)
+match_number = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII).fullmatch
+replace_variables = re.compile(r"\$(?:\{(\w+)(\})?|(\w+))", re.ASCII).sub
 
 
 def _quotient(left: int, right: int) -> int:
@@ -30,16 +30,21 @@ OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def parse_number(text: str) -> int:
-    if NUMBER.fullmatch(text) is None:
+    if match_number(text) is None:
         raise UnknownOutcome(text)
     return int(text)
+
+
+def _variable_name(found: re.Match[str]) -> str:
+    is_open = found[1] is not None and found[2] is None
+    return found[0] if is_open else found[1] or found[3]
 
 
 def evaluate(text: str, variables: Mapping[str, str]) -> int:
     if len(text) > MAX_LENGTH:
         raise UnknownOutcome(text)
     try:
-        tree = ast.parse(VARIABLE.sub(lambda found: found[1] or found[2], text).strip(), mode="eval")
+        tree = ast.parse(replace_variables(_variable_name, text).strip(), mode="eval")
         return _evaluate_node(tree.body, variables)
     except (SyntaxError, ValueError, ZeroDivisionError):
         raise UnknownOutcome(text) from None
@@ -47,7 +52,7 @@ def evaluate(text: str, variables: Mapping[str, str]) -> int:
 
 def evaluate_expr(words: Sequence[str]) -> int:
     """Evaluates the arguments of `expr`, each of which is one number or operator."""
-    if not all(NUMBER.fullmatch(word) or word in ("+", "-", "*", "/", "%", "(", ")") for word in words):
+    if not all(match_number(word) or word in ("+", "-", "*", "/", "%", "(", ")") for word in words):
         raise UnknownOutcome("expr")
     return evaluate(" ".join(words), {})
 

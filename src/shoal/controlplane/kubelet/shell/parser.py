@@ -88,9 +88,9 @@ class ScriptStep:
 
 Script: TypeAlias = "tuple[ScriptStep, ...]"
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
-FUNCTION = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[ \t]*\([ \t]*\)\s*\{(?=\s)")
+match_name = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").match
+match_assignment = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=").match
+match_function = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[ \t]*\([ \t]*\)\s*\{(?=\s)").match
 BLANK, PLAIN_END, SPECIAL = " \t", " \t\n;&|<>()", "*?~"
 TERMINATORS = ("then", "elif", "else", "fi", "do", "done", "}")
 UNSUPPORTED_WORDS = ("for", "case", "select", "esac", "in", "function", "time", "coproc", "((")
@@ -186,7 +186,7 @@ class _ScriptParser:
         return body
 
     def _parse_function(self) -> FunctionDefinition | None:
-        match = FUNCTION.match(self.text, self.position)
+        match = match_function(self.text, self.position)
         if match is None:
             return None
         self.position = match.end()
@@ -199,7 +199,7 @@ class _ScriptParser:
             self._skip_blanks()
             if self.position >= len(self.text) or self.text[self.position] in "\n;&|)":
                 break
-            assigned = None if words else ASSIGNMENT.match(self.text, self.position)
+            assigned = None if words else match_assignment(self.text, self.position)
             if assigned is not None:
                 self.position = assigned.end()
                 assignments.append((assigned[1], self._parse_word()))
@@ -263,7 +263,7 @@ class _ScriptParser:
             self.position += 2
             return SubstitutionPart(self._parse_block(")"), quoted)
         braced = text.startswith("${", start)
-        name = NAME.match(text, start + 1 + braced)
+        name = match_name(text, start + 1 + braced)
         if name is not None:
             self.position = name.end()
             if braced:

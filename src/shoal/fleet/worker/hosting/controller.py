@@ -12,12 +12,13 @@ from shoal.client.rest import Client
 from shoal.clock import Clock
 from shoal.fleet.bus.interface import Name
 from shoal.fleet.resources import MANAGED_CLUSTERS
-from shoal.fleet.worker.hosting.decide import HostingChanges, plan_changes
+from shoal.fleet.worker.hosting.decide import HostingChanges, ObservedObjects, plan_changes
 from shoal.fleet.worker.informers import (
     CLUSTERS,
     EMBEDDED_CLUSTERS,
     EMBEDDED_TEMPLATES,
     HOSTING_RESOURCES,
+    KIND_CLUSTERS,
     MACHINE_DEPLOYMENTS,
     WorkerInformers,
 )
@@ -32,6 +33,7 @@ Object = dict[str, Any]
 class HostingReconciler:
     def __init__(self, own: Client, clock: Clock, informers: WorkerInformers, settings: WorkerSettings) -> None:
         self._own, self._informers, self._infrastructures = own, informers, settings.infrastructures
+        self._images = settings.kind.images if settings.kind is not None else {}
         self.controller: Controller[Name] = Controller("fleet-hosting", clock, self.reconcile)
         informers.add_event_handler(self.controller.queue.add)
 
@@ -42,14 +44,17 @@ class HostingReconciler:
         if copy is None:
             return
         observed = self._informers.hosting_objects(name)
-        hosting_changes = plan_changes(copy, observed, self._infrastructures)
+        hosting_changes = self._plan(copy, observed)
         created = await self._apply_changes(name[0], hosting_changes)
         if ("clusters", name[1]) in created:
             # Objects of the Cluster name its uid, which is known now.
-            await self._apply_changes(name[0], plan_changes(copy, {**observed, **created}, self._infrastructures))
+            await self._apply_changes(name[0], self._plan(copy, {**observed, **created}))
         if hosting_changes.release_copy and infrav1.has_finalizer(copy):
             await self._check_deleted(name)
             await self._own.update(MANAGED_CLUSTERS, infrav1.without_finalizer(copy))
+
+    def _plan(self, copy: Object, observed: ObservedObjects) -> HostingChanges:
+        return plan_changes(copy, observed, self._infrastructures, self._images)
 
     async def _apply_changes(self, namespace: str, hosting_changes: HostingChanges) -> dict[tuple[str, str], Object]:
         """Returns the created objects, by plural and name."""
@@ -76,7 +81,7 @@ class HostingReconciler:
 
     async def _check_deleted(self, name: Name) -> None:
         """Reads from the API, not from the cache: the hub's finalizer waits for this fact."""
-        for kind in (EMBEDDED_CLUSTERS, CLUSTERS):
+        for kind in (EMBEDDED_CLUSTERS, KIND_CLUSTERS, CLUSTERS):
             try:
                 await self._own.get(kind, name[1], name[0])
             except NotFound:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -18,16 +19,21 @@ from shoal.fleet.worker.hosting.objects import (
     DesiredObject,
     cluster_object,
     is_pool_object,
+    kind_objects,
     member_objects,
     with_applied_annotation,
 )
 from shoal.fleet.worker.hosting.upgrade import target_versions
+from shoal.fleet.worker.kind.objects import VERSION_ANNOTATION
 from shoal.kinds.clusterapi import machine_sizes
-from shoal.kinds.fleet import infrav1, nodepools
+from shoal.kinds.fleet import infrav1, kindhosting, nodepools
+from shoal.objects import mergepatch
 
 Object = dict[str, Any]
 ObservedObjects = Mapping[tuple[str, str], Object]
 """By plural and name: the ManagedCluster's objects in the worker's own root."""
+
+NO_IMAGES: Mapping[str, str] = MappingProxyType({})
 
 AUTOSCALER_ANNOTATIONS = (
     "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size",
@@ -47,7 +53,10 @@ class HostingChanges:
     """Nothing is left: the finalizer of the copy may be removed."""
 
 
-def plan_changes(copy: Object, observed: ObservedObjects, infrastructures: tuple[str, ...]) -> HostingChanges:
+def plan_changes(
+    copy: Object, observed: ObservedObjects, infrastructures: tuple[str, ...], images: Mapping[str, str] = NO_IMAGES
+) -> HostingChanges:
+    """`images` are node images of kind clusters by release."""
     name = copy["metadata"]["name"]
     if infrav1.is_deleting(copy):
         return _plan_teardown(name, observed)
@@ -59,9 +68,11 @@ def plan_changes(copy: Object, observed: ObservedObjects, infrastructures: tuple
     if infrav1.is_deleting(owner):
         return HostingChanges()  # Somebody deleted it; it is created again when it is gone.
     changes = HostingChanges()
-    desired = member_objects(
-        copy, owner, target_versions(_requested_version(copy), observed.get(("embeddedclusters", name)))
-    )
+    if kindhosting.is_kind(copy):
+        desired = kind_objects(copy, owner, observed.get(("kindclusters", name)), images)
+    else:
+        versions = target_versions(_requested_version(copy), observed.get(("embeddedclusters", name)))
+        desired = member_objects(copy, owner, versions)
     for plural, obj in desired:
         existing = observed.get((plural, obj["metadata"]["name"]))
         if existing is None:
@@ -117,7 +128,8 @@ def _plan_teardown(name: str, observed: ObservedObjects) -> HostingChanges:
         return HostingChanges(
             delete=[] if infrav1.is_deleting(owner) else [("clusters", name, owner["metadata"]["uid"])]
         )
-    remaining = {key: obj for key, obj in observed.items() if key == ("embeddedclusters", name) or is_pool_object(obj)}
+    control_planes = ("embeddedclusters", name), ("kindclusters", name)
+    remaining = {key: obj for key, obj in observed.items() if key in control_planes or is_pool_object(obj)}
     deletions = [(*key, str(obj["metadata"]["uid"])) for key, obj in remaining.items() if not infrav1.is_deleting(obj)]
     return HostingChanges(delete=deletions, release_copy=not remaining)
 
@@ -126,7 +138,16 @@ def _reconciled_fields(plural: str, desired: Object, existing: Object) -> Object
     """Returns the fields that are reconciled when somebody changes them."""
     spec, metadata = desired["spec"], {"labels": desired["metadata"]["labels"]}
     if plural == "embeddedclusters":
-        return {"metadata": metadata, "spec": {"endpoint": None, **spec}}
+        current: Object = existing.get("spec") or {}
+        # A field that is no longer desired is None, at whichever depth.
+        optional = {
+            field: mergepatch.create(current.get(field) or {}, spec[field]) if field in spec else None
+            for field in ("limits", "provisioner")
+        }
+        return {"metadata": metadata, "spec": {"endpoint": None, **spec, **optional}}
+    if plural == "kindclusters":
+        version = desired["metadata"]["annotations"][VERSION_ANNOTATION]
+        return {"metadata": {**metadata, "annotations": {VERSION_ANNOTATION: version}}, "spec": {"image": None, **spec}}
     if plural != "machinedeployments":
         return {"metadata": metadata, "spec": spec}
     annotations: dict[str, str] = existing["metadata"].get("annotations") or {}

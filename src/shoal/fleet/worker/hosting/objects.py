@@ -1,19 +1,21 @@
 """The Cluster API objects of a ManagedCluster at its worker. Pure.
 
-A Cluster on an EmbeddedCluster; a MachineDeployment for each pool with a fixed number of nodes, and one per machine
-size for the provisioner to buy from, all with their machine templates.
+A Cluster on a KINDCluster, or on an EmbeddedCluster. The latter has a MachineDeployment for each pool with a fixed
+number of nodes, and one per machine size for the provisioner to buy from, all with their machine templates.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
 from shoal.fleet.worker.hosting.upgrade import TargetVersions
-from shoal.kinds.clusterapi import machine_sizes
-from shoal.kinds.fleet import infrav1, nodepools
+from shoal.fleet.worker.kind.objects import choose_image, kind_cluster_object
+from shoal.kinds.clusterapi import kindcluster, machine_sizes
+from shoal.kinds.fleet import infrav1, kindhosting, nodepools
 from shoal.kinds.fleet.endpoint import endpoint_from_annotation, endpoint_object
 from shoal.kinds.fleet.keys import keys_object, requested_keys
 from shoal.kinds.fleet.nodepools import ClusterNodePool
@@ -33,12 +35,22 @@ def cluster_object(copy: Object) -> Object:
     metadata = _metadata(copy, copy["metadata"]["name"])
     metadata["ownerReferences"] = [_owner_reference(copy, infrav1.API_VERSION, infrav1.MANAGED_CLUSTER)]
     reference = _infrastructure_ref("EmbeddedCluster", copy["metadata"]["name"])
+    if kindhosting.is_kind(copy):
+        reference = {**reference, "apiGroup": kindcluster.GROUP, "kind": kindcluster.KIND}
     return {
         "apiVersion": CAPI_API_VERSION,
         "kind": "Cluster",
         "metadata": metadata,
         "spec": {"infrastructureRef": reference},
     }
+
+
+def kind_objects(
+    copy: Object, owner: Object, existing: Object | None, images: Mapping[str, str]
+) -> list[DesiredObject]:
+    """Returns the KINDCluster, which belongs to the Cluster. None if the worker has no image for its version."""
+    obj = kind_cluster_object(copy, choose_image(copy, existing, images))
+    return [] if obj is None else [("kindclusters", _with_owner(copy, owner, obj))]
 
 
 def member_objects(copy: Object, owner: Object, versions: TargetVersions) -> list[DesiredObject]:
@@ -75,6 +87,7 @@ def _embedded_cluster(copy: Object, version: str) -> Object:
         spec["endpoint"] = endpoint_object(endpoint)
     if "keys" in infrav1.spec_of(copy):
         spec["keys"] = keys_object(requested_keys(copy))
+    spec |= {field: value for field in ("limits", "provisioner") if (value := infrav1.spec_of(copy).get(field))}
     metadata = {"name": copy["metadata"]["name"]}
     return {"apiVersion": infrav1.API_VERSION, "kind": "EmbeddedCluster", "metadata": metadata, "spec": spec}
 

@@ -14,12 +14,15 @@ from typing import Any, Protocol
 
 from shoal.client.rest import Client, GroupVersionResource
 from shoal.client.transport import Unreachable
-from shoal.clock import Clock, rfc3339_micro
+from shoal.clock import Clock, rfc3339, rfc3339_micro
 from shoal.fleet.bus.interface import Bus, Name
+from shoal.fleet.bus.link_metrics import BUS_GRACE_SECONDS
 from shoal.fleet.resources import CONFIG_MAPS, LEASES, LOGICAL_CLUSTERS, NAMESPACES, WORKERS
 from shoal.fleet.worker.registration.decide import lease_object, spec_patch, store_claim_patch, store_of, worker_object
+from shoal.fleet.worker.registration.outage import RegistrationOutage
 from shoal.fleet.worker.settings import WorkerSettings
-from shoal.kinds.fleet import infrav1
+from shoal.kinds.fleet import cluster_log, infrav1
+from shoal.kinds.fleet.kindhosting import KIND_ANNOTATION, KindOffer
 from shoal.objects.errors import AlreadyExists, NotFound, StatusError
 from shoal.runtime.controller import Controller, RequeueError
 
@@ -52,15 +55,21 @@ class WorkerRegistration:
         settings: WorkerSettings,
         bus: Bus,
         fence: LeaseObserver | None = None,
+        kind_offer: Callable[[], KindOffer] | None = None,
     ) -> None:
-        """`fence` is notified of every renewal of the Lease."""
+        """`fence` is notified of every renewal of the Lease. `kind_offer` is None if there are no kind clusters."""
         self._hub, self._own, self._clock, self._settings, self._bus = hub, own, clock, settings, bus
-        self._fence = fence
-        self._store_id = self._pinned_hub = ""
+        self._fence, self._kind_offer = fence, kind_offer
+        self._store_id = self._pinned_hub = self._bus_down_since = ""
+        self._outage = RegistrationOutage(settings.name, clock)
+        self._starts = True
+        """It has not registered since it was started."""
         self.hub_id = ""
         """Id of the hub it is connected to, as of the last heartbeat."""
         self.joined = asyncio.Event()
         """The name belongs to this worker at the hub."""
+        self.announced = asyncio.Event()
+        """The Lease has the annotations of this process, by which the hub knows what it can do."""
         self.on_cleanup_awaited: Callable[[Name], None] = lambda name: None
         """Called for a ManagedCluster that was here before and whose deletion waits for this worker's confirmation."""
         self.controller: Controller[str] = Controller("fleet-registration", clock, self.reconcile, workers=1)
@@ -75,8 +84,9 @@ class WorkerRegistration:
             await self._register_worker()
             await self._renew_lease()
         except (StatusError, Unreachable, RequeueError) as error:
-            log.warning("worker %s: %s", name, error)
+            self._outage.on_failure(str(error))
             return RETRY_SECONDS
+        self._outage.on_success()
         return infrav1.HEARTBEAT_SECONDS
 
     async def _register_worker(self) -> None:
@@ -102,9 +112,12 @@ class WorkerRegistration:
                 f"the name {self._settings.name} is taken by a worker with another store; start this one with another "
                 f"--name, or delete that Worker if it is gone for good"
             )
-        patch_body = spec_patch(worker, self._settings)
+        patch_body, before = spec_patch(worker, self._settings, starts=self._starts), worker
         if patch_body is not None:
-            await self._hub.merge_patch(WORKERS, self._settings.name, patch_body, infrav1.NAMESPACE)
+            worker = await self._hub.merge_patch(WORKERS, self._settings.name, patch_body, infrav1.NAMESPACE)
+        if self._starts:
+            self._settings.on_registered(before, worker)
+            self._starts = False
         self.joined.set()
         for each in infrav1.status_of(worker).get("awaited") or ():
             namespace, _, name = each.partition("/")
@@ -117,15 +130,23 @@ class WorkerRegistration:
         annotations = {
             infrav1.PINNED_HUB_ANNOTATION: self._pinned_hub if self._pinned_hub != self.hub_id else None,
             infrav1.FENCES_ANNOTATION: "true" if fences else None,
+            infrav1.LOG_NAMESPACE_ANNOTATION: cluster_log.NAMESPACE,
         }
+        lag = self._bus.lag_seconds()
+        if lag < BUS_GRACE_SECONDS:
+            self._bus_down_since = ""
+        elif not self._bus_down_since:
+            self._bus_down_since = rfc3339(self._clock.now() - lag)
+        annotations[infrav1.BUS_DOWN_ANNOTATION] = self._bus_down_since or None
+        annotations[KIND_ANNOTATION] = self._kind_offer().encode() if self._kind_offer is not None else None
         started = self._fence.now() if self._fence is not None else 0.0
         patch = {"metadata": {"annotations": annotations}, "spec": {"renewTime": now, "holderIdentity": self._store_id}}
         try:
             await self._hub.merge_patch(LEASES, name, patch, infrav1.NAMESPACE)
         except NotFound:
-            await self._hub.create(
-                LEASES, lease_object(self._settings, self._store_id, now, supports_fencing=fences), infrav1.NAMESPACE
-            )
+            given = {key: value for key, value in annotations.items() if value is not None}
+            await self._hub.create(LEASES, lease_object(self._settings, self._store_id, now, given), infrav1.NAMESPACE)
+        self.announced.set()
         if self._fence is not None and self._pinned_hub == self.hub_id:
             self._fence.on_lease_renewed(started)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from shoal.fleet.worker.settings import WorkerSettings
@@ -9,6 +10,9 @@ from shoal.kinds.fleet import infrav1
 from shoal.kinds.versions import SUPPORTED_VERSIONS
 
 Object = dict[str, Any]
+
+FLAG_FIELDS = ("capacity", "location")
+"""Fields that the flags of a worker set."""
 
 
 def worker_object(settings: WorkerSettings, store_id: str) -> Object:
@@ -25,12 +29,12 @@ def worker_object(settings: WorkerSettings, store_id: str) -> Object:
 
 
 def worker_spec(settings: WorkerSettings) -> Object:
-    """Fields that the process knows best; labels and taints are left to people."""
+    """Fields that the process knows best, and those that its flags set; labels and taints are left to people."""
+    given = {"capacity": settings.capacity, "location": settings.location}
     return {
         "version": settings.version,
         "versions": list(SUPPORTED_VERSIONS),
-        "capacity": settings.capacity,
-        "location": settings.location,
+        **{key: value for key, value in given.items() if value is not None},
         "infrastructure": settings.infrastructure,
         "provides": list(settings.infrastructures),
     }
@@ -46,11 +50,14 @@ def store_claim_patch(worker: Object, store_id: str) -> Object:
     return {"metadata": {"resourceVersion": version, "annotations": {infrav1.STORE_ANNOTATION: store_id}}}
 
 
-def spec_patch(worker: Object, settings: WorkerSettings) -> Object | None:
+def spec_patch(worker: Object, settings: WorkerSettings, *, starts: bool) -> Object | None:
     """Returns the differing fields; None if there are none. A worker that a hub runs, or that a bundle installed, only
-    sets its version, and `versions` if unset.
+    sets its version, and `versions` if unset. Flags of others count when the worker starts: from then on the object is
+    right, whoever changes it.
     """
     spec, desired = infrav1.spec_of(worker), worker_spec(settings)
+    if not starts:
+        desired = {key: value for key, value in desired.items() if key not in FLAG_FIELDS}
     is_supervised = settings.is_hub_managed or infrav1.SUPERVISOR_ANNOTATION in (
         worker["metadata"].get("annotations") or {}
     )
@@ -62,10 +69,10 @@ def spec_patch(worker: Object, settings: WorkerSettings) -> Object | None:
     return {"spec": changed} if changed else None
 
 
-def lease_object(settings: WorkerSettings, store_id: str, now: str, *, supports_fencing: bool = False) -> Object:
+def lease_object(settings: WorkerSettings, store_id: str, now: str, annotations: Mapping[str, str]) -> Object:
     metadata: Object = {"name": infrav1.lease_name(settings.name), "namespace": infrav1.NAMESPACE}
-    if supports_fencing:
-        metadata["annotations"] = {infrav1.FENCES_ANNOTATION: "true"}
+    if annotations:
+        metadata["annotations"] = dict(annotations)
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

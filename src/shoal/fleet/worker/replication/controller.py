@@ -32,8 +32,10 @@ from shoal.fleet.worker.replication.decide import (
 )
 from shoal.fleet.worker.replication.log import ClusterLog
 from shoal.fleet.worker.replication.segments import LogRecord
+from shoal.fleet.worker.subscriber.decide import version_of
 from shoal.kinds.clusterapi import embedded
 from shoal.kinds.fleet import infrav1, logicalcluster, migration
+from shoal.kinds.fleet.cluster_log import LogKey
 from shoal.runtime.controller import Controller, RequeueError
 
 Object = dict[str, Any]
@@ -58,6 +60,7 @@ class ReplicationReconciler:
             deps.informers,
         )
         self._storage, self._fence, self._worker = storage, fence, deps.worker
+        self._registration = deps.registration
         self._logs: dict[str, ClusterLog] = {}
         """By hosted cluster."""
         self._shipped_at: dict[str, float] = {}
@@ -70,10 +73,16 @@ class ReplicationReconciler:
 
     def _on_store_changes(self, changes: Sequence[StoreChange]) -> None:
         for change in changes:
-            log = self._logs.get(change.cluster)
-            if log is not None:
-                log.add_changes((change,))
-                self.controller.queue.add_after(embedded.owner_of_logical_cluster(change.cluster), PAUSE_SECONDS)
+            for hosted in self._logged_clusters(change):
+                self._logs[hosted].add_changes((change,))
+                self.controller.queue.add_after(embedded.owner_of_logical_cluster(hosted), PAUSE_SECONDS)
+
+    def _logged_clusters(self, change: StoreChange) -> list[str]:
+        """Returns the hosted clusters whose log gets the change."""
+        if change.cluster:
+            return [change.cluster] if change.cluster in self._logs else []
+        namespace = change.key.split("/")[3]
+        return [hosted for hosted in self._logs if embedded.owner_of_logical_cluster(hosted)[0] == namespace]
 
     def enqueue_all(self) -> None:
         """Ships pending changes at once: the hub is reachable again."""
@@ -113,6 +122,8 @@ class ReplicationReconciler:
                 return PAUSE_SECONDS  # It is still being created.
             if not is_leaving(message.managed, self._worker) and not self._fence.is_confirmed(hosted):
                 return PAUSE_SECONDS  # The hub first confirms the holder, then learns of the log.
+            if not self._registration.announced.is_set():
+                return PAUSE_SECONDS  # The hub gives the log to workers that can read it.
             log = self._logs[hosted] = await self._start_log(name, message)
         is_frozen = FROZEN_ANNOTATION in copy["metadata"]["annotations"]
         if log.final_revision and (
@@ -139,7 +150,7 @@ class ReplicationReconciler:
         """After a restart nothing is known of earlier changes: it starts with a base, above the segments that exist."""
         backup, epoch = migration.backup_status(message.managed), message.version.epoch
         first, last = _segment_range(backup) if backup.get("epoch") == epoch else (1, 0)
-        number = await hub_log.next_free_number(self._hub, name, epoch, last + 1)
+        number = await hub_log.next_free_number(self._hub, LogKey(*name, message.version.uid, epoch), last + 1)
         return ClusterLog(epoch, number, oldest_segment=first)
 
     async def _send_batch(self, hosted: str, message: BusMessage, log: ClusterLog) -> bool:
@@ -154,7 +165,9 @@ class ReplicationReconciler:
             )
         batch = log.pending_batch
         for number, segment in enumerate(batch.segments, batch.first):
-            await hub_log.write_segment(self._hub, message.managed, log.epoch, number, segment)
+            await hub_log.write_segment(
+                self._hub, LogKey(*message.name, message.version.uid, log.epoch), number, segment
+            )
         log.mark_written(batch)
         return batch.is_base
 
@@ -193,7 +206,8 @@ class ReplicationReconciler:
         managed = await update_hub_status(self._hub, self._worker, name, copy, change)
         self._reported[hosted] = self._clock.monotonic(), log.revision
         log.final_revision = int(managed["metadata"]["resourceVersion"]) if is_final else 0
-        await hub_log.delete_segments(self._hub, name, log.epoch, range(log.oldest_segment, log.base_segment))
+        hub_key = LogKey(*name, version_of(copy).uid, log.epoch)
+        await hub_log.delete_segments(self._hub, hub_key, range(log.oldest_segment, log.base_segment))
         log.oldest_segment = log.base_segment
         return None if is_final else HEARTBEAT_SECONDS
 
@@ -220,21 +234,23 @@ class ReplicationReconciler:
         backup = migration.backup_status(message.managed)
         if backup.get("worker") == self._worker and backup.get("epoch") == message.version.epoch:
             first, last = _segment_range(backup)
-            end = await hub_log.next_free_number(self._hub, name, message.version.epoch, last + 1)
+            hub_key = LogKey(*name, message.version.uid, message.version.epoch)
+            end = await hub_log.next_free_number(self._hub, hub_key, last + 1)
 
             def change(managed: Object) -> Object:
                 return {key: value for key, value in infrav1.status_of(managed).items() if key != "backup"}
 
             await update_hub_status(self._hub, self._worker, name, copy, change)
-            await hub_log.delete_segments(self._hub, name, message.version.epoch, range(first, end))
+            await hub_log.delete_segments(self._hub, hub_key, range(first, end))
         await self._delete_source_log(name, copy)
 
     async def _delete_source_log(self, name: Name, copy: Object) -> None:
         source_log = restored_log_range(copy)
         if source_log is not None:
             epoch, first, last = source_log
-            end = await hub_log.next_free_number(self._hub, name, epoch, last + 1)
-            await hub_log.delete_segments(self._hub, name, epoch, range(first, end))
+            hub_key = LogKey(*name, version_of(copy).uid, epoch)
+            end = await hub_log.next_free_number(self._hub, hub_key, last + 1)
+            await hub_log.delete_segments(self._hub, hub_key, range(first, end))
             await self._annotate(name, copy, {RESTORED_LOG_ANNOTATION: None})
 
     async def _annotate(self, name: Name, copy: Object, annotations: dict[str, str | None]) -> None:

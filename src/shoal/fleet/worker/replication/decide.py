@@ -9,7 +9,7 @@ from typing import Any
 from shoal.fleet.bus.interface import BusMessage
 from shoal.fleet.worker.fence.decide import FROZEN_ANNOTATION, is_leaving, is_movable
 from shoal.fleet.worker.subscriber.decide import version_of
-from shoal.kinds.fleet import infrav1, migration
+from shoal.kinds.fleet import cluster_log, infrav1, migration
 
 Object = dict[str, Any]
 
@@ -53,31 +53,23 @@ def next_action(
     return ReplicationAction.FREEZE if is_migrating_away and not is_frozen else ReplicationAction.SHIP
 
 
-def segment_secret(managed: Object, epoch: int, number: int, segment: bytes) -> Object:
-    metadata = managed["metadata"]
-    owner = {
-        "apiVersion": infrav1.API_VERSION,
-        "kind": infrav1.MANAGED_CLUSTER,
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-    }
+def segment_secret(log: cluster_log.LogKey, number: int, segment: bytes) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
-            "name": migration.log_secret_name(metadata["name"], epoch, number),
-            "namespace": metadata["namespace"],
-            "labels": {migration.LOG_SECRET_TYPE: metadata["name"]},
-            "ownerReferences": [owner],
+            "name": log.secret_name(number),
+            "namespace": cluster_log.NAMESPACE,
+            "labels": {cluster_log.SECRET_TYPE: log.uid},
         },
-        "type": migration.LOG_SECRET_TYPE,
-        "data": {migration.LOG_SECRET_KEY: base64.b64encode(segment).decode()},
+        "type": cluster_log.SECRET_TYPE,
+        "data": {cluster_log.SECRET_KEY: base64.b64encode(segment).decode()},
     }
 
 
 def segment_content(segment_obj: Object) -> bytes:
     """Returns the content of a segment Secret."""
-    return base64.b64decode((segment_obj.get("data") or {}).get(migration.LOG_SECRET_KEY) or "")
+    return base64.b64decode((segment_obj.get("data") or {}).get(cluster_log.SECRET_KEY) or "")
 
 
 def restored_log_range(copy: Object) -> tuple[int, int, int] | None:

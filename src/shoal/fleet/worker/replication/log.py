@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from shoal.fleet.worker.cluster_storage import ClusterContents, StoreChange
-from shoal.fleet.worker.replication.segments import EntryChanges, LogRecord, encode_record
+from shoal.fleet.worker.replication.segments import LogRecord, encode_record
 
 MIN_BASE_BYTES = 256_000
 """Bytes of changes that are tolerated after a base, however small that is."""
@@ -55,11 +55,12 @@ class ClusterLog:
     _base_size: int = 0
     _records: int = 0
     _pending: dict[str, bytes | None] = field(default_factory=dict)
+    _pending_templates: dict[str, bytes | None] = field(default_factory=dict)
     _pending_revision: int = 0
 
     @property
     def has_pending(self) -> bool:
-        return self.pending_batch is not None or bool(self._pending) or not self.base_segment
+        return bool(self.pending_batch or self._pending or self._pending_templates) or not self.base_segment
 
     @property
     def needs_base(self) -> bool:
@@ -68,21 +69,21 @@ class ClusterLog:
 
     def add_changes(self, changes: Sequence[StoreChange]) -> None:
         for change in changes:
-            self._pending[change.key] = change.value
+            (self._pending if change.cluster else self._pending_templates)[change.key] = change.value
             self._pending_revision = change.revision
 
     def new_base(self, contents: ClusterContents) -> LogRecord:
         """Returns a base of all entries, which includes pending changes."""
-        self._pending, self._pending_revision = {}, contents.revision
-        return LogRecord(0, contents.revision, dict(contents.entries), self.token_keys)
+        self._pending, self._pending_templates, self._pending_revision = {}, {}, contents.revision
+        return LogRecord(0, contents.revision, dict(contents.entries), self.token_keys, dict(contents.templates))
 
     def new_increment(self) -> LogRecord | None:
         """Returns a record of the pending changes; None if there are none."""
-        changes: EntryChanges = self._pending
-        if not changes:
+        changes, templates = self._pending, self._pending_templates
+        if not changes and not templates:
             return None
-        self._pending = {}
-        return LogRecord(self.revision, self._pending_revision, changes)
+        self._pending, self._pending_templates = {}, {}
+        return LogRecord(self.revision, self._pending_revision, changes, templates=templates)
 
     def encode_batch(self, record: LogRecord) -> SegmentBatch:
         """Takes a while for a large record; touches no shared state."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -43,6 +43,8 @@ class LogRecord:
     changes: EntryChanges
     token_keys: tuple[str, ...] = ()
     """In a base: the public keys that tokens of the cluster are signed with."""
+    templates: EntryChanges = field(default_factory=dict)
+    """Machine templates that the cluster shares with others of its namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class ReplayedState:
     token_keys: tuple[str, ...]
     last_segment: int
     """Number of the last segment it was built from."""
+    templates: dict[str, bytes] = field(default_factory=dict)
+    """Machine templates that the cluster shares with others of its namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,9 @@ class _SegmentHeader:
 def encode_record(record: LogRecord, epoch: int, first: int, max_bytes: int = MAX_SEGMENT_BYTES) -> list[bytes]:
     """Returns its segments, numbered from `first` on. The same record gives the same bytes."""
     header = {"since": record.since, "revision": record.revision, "tokenKeys": list(record.token_keys)}
-    lines = [orjson.dumps({**header, "changes": len(record.changes)})]
+    # In the header, where workers that do not know them ignore them.
+    templates = {key: None if value is None else value.decode() for key, value in record.templates.items()}
+    lines = [orjson.dumps({**header, "changes": len(record.changes), "templates": templates})]
     for key, value in record.changes.items():
         lines.append(orjson.dumps([key, None if value is None else value.decode()]))
     compressed = gzip.compress(b"\n".join(lines), COMPRESSION_LEVEL, mtime=0)
@@ -132,22 +138,27 @@ def _decode_record(compressed: bytes, heading: _SegmentHeader) -> LogRecord:
         raise LogCorrupted(
             f"the log record that starts at segment {heading.first} has a wrong number of changes: {len(changes)}"
         )
-    return LogRecord(header["since"], header["revision"], changes, tuple(header["tokenKeys"]))
+    templates = {key: None if value is None else value.encode() for key, value in header.get("templates", {}).items()}
+    return LogRecord(header["since"], header["revision"], changes, tuple(header["tokenKeys"]), templates)
 
 
 def _apply_record(state: ReplayedState | None, record: LogRecord, number: int) -> ReplayedState:
     if not record.since:
-        entries = {key: value for key, value in record.changes.items() if value is not None}
-        return ReplayedState(record.revision, entries, record.token_keys, number)
-    if state is None:
+        state = ReplayedState(record.revision, {}, record.token_keys, number)
+    elif state is None:
         raise SegmentMissing(f"the log has no complete base before segment {number}")
-    if record.since != state.revision:
+    elif record.since != state.revision:
         raise SegmentMissing(
             f"segment {number} of the log follows revision {record.since}, but the previous one is {state.revision}"
         )
-    for key, value in record.changes.items():
+    _apply_changes(state.entries, record.changes)
+    _apply_changes(state.templates, record.templates)
+    return ReplayedState(record.revision, state.entries, state.token_keys, number, state.templates)
+
+
+def _apply_changes(entries: dict[str, bytes], changes: EntryChanges) -> None:
+    for key, value in changes.items():
         if value is None:
-            state.entries.pop(key, None)
+            entries.pop(key, None)
         else:
-            state.entries[key] = value
-    return ReplayedState(record.revision, state.entries, state.token_keys, number)
+            entries[key] = value

@@ -12,7 +12,14 @@ from shoal.clock import Clock, rfc3339
 from shoal.fleet.bus.interface import Bus, BusMessage, KubeconfigSecretConflict, Name, StatusReport
 from shoal.fleet.resources import MANAGED_CLUSTERS, SECRETS
 from shoal.fleet.worker.hosting.objects import is_pool_object
-from shoal.fleet.worker.informers import CLUSTERS, EMBEDDED_CLUSTERS, MACHINE_DEPLOYMENTS, WorkerInformers
+from shoal.fleet.worker.informers import (
+    CLUSTERS,
+    EMBEDDED_CLUSTERS,
+    KIND_CLUSTERS,
+    MACHINE_DEPLOYMENTS,
+    WorkerInformers,
+)
+from shoal.fleet.worker.kind.objects import TOKEN, secret_value
 from shoal.fleet.worker.registration.controller import WorkerRegistration
 from shoal.fleet.worker.reporter.decide import (
     HostedState,
@@ -21,10 +28,11 @@ from shoal.fleet.worker.reporter.decide import (
     failed_status,
     is_provisioned,
 )
+from shoal.fleet.worker.reporter.kind_status import kind_cluster_status
 from shoal.fleet.worker.restore.decide import with_restored_condition
 from shoal.fleet.worker.settings import WorkerSettings
 from shoal.fleet.worker.subscriber.decide import version_of
-from shoal.kinds.fleet import infrav1, nodepools
+from shoal.kinds.fleet import infrav1, kindhosting, nodepools
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller, RequeueError
 
@@ -53,6 +61,11 @@ def hub_kubeconfig(secret: Object, name: str, server: str, worker: WorkerSetting
         (user,) = (user["user"] for user in config["users"])
     except (KeyError, TypeError, ValueError, yaml.YAMLError):
         raise ValueError(f"Secret {secret['metadata']['name']} has no kubeconfig with exactly one user") from None
+    return kubeconfig_text(name, server, user, worker)
+
+
+def kubeconfig_text(name: str, server: str, user: Object, worker: WorkerSettings) -> str:
+    """Returns a kubeconfig with the hub's certificate authority."""
     cluster = {"server": server}
     if worker.hub_ca:
         cluster["certificate-authority-data"] = base64.b64encode(worker.hub_ca.encode()).decode()
@@ -121,7 +134,7 @@ class StatusReporter:
                 message, StatusReport(failed_status(message.managed, infrav1.BROKEN_KUBECONFIG, str(error), now))
             )
             return None
-        status = cluster_status(with_restored_condition(message.managed, now), hosted_state, self._settings, now)
+        status = self._status(message.managed, hosted_state, now)
         remaining = self._seconds_until_verify(name)
         try:
             await self._send_report(
@@ -135,6 +148,12 @@ class StatusReporter:
         if remaining <= 0:
             self._verified_at[name] = self._clock.monotonic()
         return remaining if remaining > 0 else VERIFY_SECONDS
+
+    def _status(self, managed: Object, hosted_state: HostedState, now: str) -> Object:
+        kind = self._settings.kind
+        if kindhosting.is_kind(managed) and kind is not None:
+            return kind_cluster_status(managed, hosted_state, kind.images, now)
+        return cluster_status(with_restored_condition(managed, now), hosted_state, self._settings, now)
 
     def _seconds_until_verify(self, name: Name) -> float:
         """Seconds until the next check. After a start they are spread over the hour."""
@@ -155,6 +174,8 @@ class StatusReporter:
     def _hosted_state(self, name: Name, copy: Object) -> HostedState:
         namespace, cluster_name = name
         cluster = self._informers.get(CLUSTERS, namespace, cluster_name)
+        if kindhosting.is_kind(copy):
+            return self._kind_state(name, copy, cluster)
         secret = self._informers.get(SECRETS, namespace, infrav1.kubeconfig_secret_name(cluster_name))
         kubeconfig = ""
         if secret is not None and is_provisioned(cluster):
@@ -166,6 +187,16 @@ class StatusReporter:
         }
         control_plane = self._informers.get(EMBEDDED_CLUSTERS, namespace, cluster_name)
         return HostedState(cluster, kubeconfig, control_plane, pools, access_condition(copy))
+
+    def _kind_state(self, name: Name, copy: Object, cluster: Object | None) -> HostedState:
+        """The kubeconfig of kind has the certificate of its administrator, which stays here: the hub gets a token."""
+        secret = self._informers.get(SECRETS, name[0], kindhosting.access_secret_name(name[1]))
+        token, kubeconfig = secret_value(secret, TOKEN).decode(errors="replace"), ""
+        if token and is_provisioned(cluster):
+            server = self._settings.hub_url + infrav1.managed_cluster_path(*name)
+            kubeconfig = kubeconfig_text(name[1], server, {"token": token}, self._settings)
+        kind_cluster = self._informers.get(KIND_CLUSTERS, *name)
+        return HostedState(cluster, kubeconfig, kind_cluster, {}, access_condition(copy), copy)
 
     def _kubeconfig(self, name: Name, secret: Object) -> str:
         """Returns the kubeconfig for the hub. Cached, because all clusters are reported again when a link comes

@@ -14,6 +14,7 @@ from shoal.fleet.worker.hosting.upgrade import is_control_plane_provisioned, run
 from shoal.fleet.worker.settings import WorkerSettings
 from shoal.kinds.fleet import infrav1, nodepools
 from shoal.kinds.fleet.keys import has_keys_fields, keys_in_force, with_keys_status
+from shoal.kinds.limits import WITHIN_LIMITS
 from shoal.objects.conditions import get_condition, set_condition
 
 Object = dict[str, Any]
@@ -31,11 +32,13 @@ class HostedState:
     kubeconfig: str = ""
     """As the hub publishes it; empty if it does not exist yet."""
     control_plane: Object | None = None
-    """The EmbeddedCluster."""
+    """The EmbeddedCluster, or the KINDCluster."""
     pools: Mapping[str, Object] = field(default_factory=dict)
     """Its MachineDeployments by pool name, including those the provisioner buys from."""
     access: ConditionFields | None = None
     """The condition AccessGranted; None if the worker has nothing to tell about the current spec."""
+    copy: Object | None = None
+    """Of a kind cluster: its status has what the API server has answered."""
 
 
 def cluster_status(managed: Object, state: HostedState, worker: WorkerSettings, now: str) -> Object:
@@ -47,45 +50,49 @@ def cluster_status(managed: Object, state: HostedState, worker: WorkerSettings, 
             managed, infrav1.NOT_SUPPORTED, f"{message}, which provides {', '.join(worker.infrastructures)}", now
         )
     is_running = is_provisioned(state.cluster) and bool(state.kubeconfig)
-    updated = _with_condition(managed, infrav1.INFRASTRUCTURE_READY, _infrastructure_condition(state.cluster), now)
-    updated = _with_condition(updated, infrav1.NODES_READY, _nodes_condition(managed, state), now)
-    updated = _merge_status(updated, _node_counts(managed, state))
+    updated = with_condition(managed, infrav1.INFRASTRUCTURE_READY, infrastructure_condition(state.cluster), now)
+    updated = with_condition(updated, infrav1.NODES_READY, _nodes_condition(managed, state), now)
+    updated = merge_status(updated, _node_counts(managed, state))
     if state.access is not None:
-        updated = _with_condition(updated, infrav1.ACCESS_GRANTED, state.access, now)
+        updated = with_condition(updated, infrav1.ACCESS_GRANTED, state.access, now)
     failure = _provider_failure(state.control_plane)
     if failure is not None and not is_running:
         return failed_status(updated, *failure, now)
-    updated = _with_condition(updated, infrav1.READY, _ready_condition(state, is_running), now)
+    updated = with_condition(updated, infrav1.READY, _ready_condition(state, is_running), now)
     if not is_running:
-        return _status_with_phase(updated)
+        return status_with_phase(updated)
     upgraded_fields = _upgraded_condition(managed, state)
-    updated = _with_condition(updated, infrav1.UPGRADED, upgraded_fields, now)
+    updated = with_condition(updated, infrav1.UPGRADED, upgraded_fields, now)
     kubeconfig_hash = infrav1.kubeconfig_hash(state.kubeconfig)
     version = running_version(state.control_plane) or worker.version
-    updated = _merge_status(updated, {"version": version, "kubeconfigHash": kubeconfig_hash})
+    updated = merge_status(updated, {"version": version, "kubeconfigHash": kubeconfig_hash})
+    limits = get_condition(state.control_plane or {}, WITHIN_LIMITS)
+    if limits is not None:
+        fields = str(limits["status"]), str(limits["reason"]), str(limits.get("message") or "")
+        updated = with_condition(updated, WITHIN_LIMITS, fields, now)
     if has_keys_fields(managed):
         in_force = keys_in_force(state.control_plane or {})
         updated = with_keys_status(updated, in_force, now, managed["metadata"].get("generation"))
     if upgraded_fields[1] == infrav1.VERSION_REFUSED:
-        return _status_with_phase(
-            _merge_status(updated, {"errors": infrav1.append_error(updated, *upgraded_fields[1:], now)})
+        return status_with_phase(
+            merge_status(updated, {"errors": infrav1.append_error(updated, *upgraded_fields[1:], now)})
         )
-    final_status = _status_with_phase(updated)
+    final_status = status_with_phase(updated)
     final_status.pop("errors", None)
     return final_status
 
 
 def failed_status(managed: Object, reason: str, message: str, now: str) -> Object:
-    updated = _with_condition(managed, infrav1.READY, ("False", reason, message), now)
-    return _status_with_phase(_merge_status(updated, {"errors": infrav1.append_error(managed, reason, message, now)}))
+    updated = with_condition(managed, infrav1.READY, ("False", reason, message), now)
+    return status_with_phase(merge_status(updated, {"errors": infrav1.append_error(managed, reason, message, now)}))
 
 
-def _status_with_phase(managed: Object) -> Object:
+def status_with_phase(managed: Object) -> Object:
     generation = int(managed["metadata"].get("generation") or 0)
     return {**infrav1.status_of(managed), "phase": infrav1.phase_of(managed), "observedGeneration": generation}
 
 
-def _merge_status(managed: Object, fields: Object) -> Object:
+def merge_status(managed: Object, fields: Object) -> Object:
     return {**managed, "status": {**infrav1.status_of(managed), **fields}}
 
 
@@ -111,7 +118,7 @@ def _provider_failure(control_plane: Object | None) -> tuple[str, str] | None:
     return str(ready["reason"]), str(ready.get("message") or "")
 
 
-def _infrastructure_condition(cluster: Object | None) -> ConditionFields:
+def infrastructure_condition(cluster: Object | None) -> ConditionFields:
     if cluster is None:
         return "False", "NotThereYet", "the Cluster does not exist yet"
     condition = get_condition(cluster, infrav1.INFRASTRUCTURE_READY)
@@ -171,6 +178,6 @@ def _upgraded_condition(managed: Object, state: HostedState) -> ConditionFields:
     return "True", UP_TO_DATE, "control plane and nodes run the requested version"
 
 
-def _with_condition(obj: Object, type_: str, condition: ConditionFields, now: str) -> Object:
+def with_condition(obj: Object, type_: str, condition: ConditionFields, now: str) -> Object:
     generation, (status, reason, message) = obj["metadata"].get("generation"), condition
     return set_condition(obj, type_, status, reason=reason, message=message, observed_generation=generation, now=now)

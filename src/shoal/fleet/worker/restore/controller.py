@@ -23,6 +23,7 @@ from shoal.fleet.worker.replication import hub_log
 from shoal.fleet.worker.replication.segments import LogCorrupted, ReplayedState, SegmentMissing, replay_log
 from shoal.fleet.worker.restore.decide import (
     adapt_entries,
+    adapt_templates,
     is_obsolete_copy,
     restore_failed_status,
     restore_revision,
@@ -31,6 +32,7 @@ from shoal.fleet.worker.restore.decide import (
 from shoal.fleet.worker.subscriber.decide import needs_restore, version_of
 from shoal.kinds.clusterapi import embedded
 from shoal.kinds.fleet import infrav1, migration
+from shoal.kinds.fleet.cluster_log import LogKey
 from shoal.kinds.fleet.logicalcluster import token_keys
 from shoal.objects.conditions import get_condition
 from shoal.objects.errors import AlreadyExists, NotFound
@@ -105,7 +107,7 @@ class RestoreReconciler:
             entries = adapt_entries(
                 state, message, self._registration.hub_id, min_revision, (int(source["epoch"]), first)
             )
-            await self._storage.replace(hosted, entries, min_revision)
+            await self._storage.replace(hosted, entries, min_revision, adapt_templates(state, name[0]))
             await self._storage.wait_for_informers()
             await self._clock.sleep(INFORMER_GRACE_SECONDS)
         finally:
@@ -123,7 +125,8 @@ class RestoreReconciler:
             return first, self._local_state(embedded.logical_cluster_name(*name), int(backup.get("last") or 0))
         if not is_known:
             raise SegmentMissing(f"the hub has no first segment of the log of epoch {epoch}")
-        segments = [segment async for segment in hub_log.read_segments(self._hub, name, epoch, first)]
+        log_key = LogKey(*name, message.version.uid, epoch)
+        segments = [segment async for segment in hub_log.read_segments(self._hub, log_key, first)]
         if not segments:
             raise SegmentMissing(f"segment {first} of the log of epoch {epoch} not found")
         return first, replay_log(segments, epoch, first, int(migration.restore_source(message.managed)["revision"]))

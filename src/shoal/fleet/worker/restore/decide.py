@@ -1,7 +1,8 @@
 """Adapts the entries of a log to the worker that restores it, and builds the restore status. Pure.
 
 Everything stays as it was except three objects: the copy names the message it follows; the logical cluster names the
-token keys it accepts and the revisions that are from before; and the log's own annotations are not carried over.
+token keys it accepts and the revisions that are from before; and the log's own annotations are not carried over. Shared
+machine templates lose their owners and finalizers, which are of the other worker.
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ from typing import Any
 import orjson
 
 from shoal.fleet.bus.interface import BusMessage
-from shoal.fleet.worker.cluster_keys import ROOT, copy_key, hosted_cluster_of, logical_cluster_key
+from shoal.fleet.worker.cluster_keys import (
+    ROOT,
+    TEMPLATES_PREFIX,
+    copy_key,
+    hosted_cluster_of,
+    is_shared_template,
+    logical_cluster_key,
+)
 from shoal.fleet.worker.replication.decide import RESTORED_LOG_ANNOTATION
 from shoal.fleet.worker.replication.segments import LogCorrupted, ReplayedState
 from shoal.fleet.worker.subscriber.decide import new_copy, version_of
@@ -58,6 +66,21 @@ def adapt_entries(
     entries[logical] = _adapt_logical_cluster(entries[logical], state, min_revision)
     entries[copy] = _adapt_copy(entries[copy], message, hub, (*log_position, state.last_segment))
     return entries
+
+
+def adapt_templates(state: ReplayedState, namespace: str) -> dict[str, bytes]:
+    """Returns the shared machine templates to store, where they do not exist."""
+    prefix = f"{TEMPLATES_PREFIX}{namespace}/"
+    for key, value in state.templates.items():
+        if not is_valid_entry(key, value) or not key.startswith(prefix) or not is_shared_template(key, value):
+            raise LogCorrupted(f"the log has an entry {key}, which is not a machine template shared by this cluster")
+    return {key: _without_owners(value) for key, value in state.templates.items()}
+
+
+def _without_owners(value: bytes) -> bytes:
+    obj = orjson.loads(value)
+    metadata = {field: of for field, of in obj["metadata"].items() if field not in ("ownerReferences", "finalizers")}
+    return orjson.dumps({**obj, "metadata": metadata})
 
 
 def is_valid_entry(key: str, value: bytes) -> bool:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -25,6 +24,8 @@ from shoal.objects.cel.types import CELType
 from shoal.objects.selectors import LabelSelector, from_label_selector
 
 Object = dict[str, Any]
+
+_MAX_COMPILED_POLICIES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,32 @@ class CompiledPolicy:
     """Each with its patchType."""
 
 
+_compiled_policies: dict[bytes, CompiledPolicy] = {}
+"""Shared by all clusters that have the same policy."""
+
+
+class PolicyExpressions:
+    """The expressions of a policy, compiled when a write first needs them."""
+
+    __slots__ = ("_fields", "compiled")
+    compiled: CompiledPolicy
+
+    def __init__(self, fields: bytes) -> None:
+        self._fields = fields
+
+    def compile(self) -> Generator[None, None, None]:
+        """Sets `compiled`. Yields after each expression, so that the caller can let other work run."""
+        if hasattr(self, "compiled"):
+            return
+        known = _compiled_policies.get(self._fields)
+        if known is None:
+            known = yield from _compile_policy(orjson.loads(self._fields))
+            while len(_compiled_policies) >= _MAX_COMPILED_POLICIES:
+                del _compiled_policies[next(iter(_compiled_policies))]
+            _compiled_policies[self._fields] = known
+        self.compiled = known
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PolicyBinding:
     name: str
@@ -80,7 +107,7 @@ class AdmissionPolicy:
     param_kind: tuple[str, str, str] | None
     """Group, version and kind."""
     reinvoke_if_needed: bool
-    expressions: CompiledPolicy
+    expressions: PolicyExpressions
     bindings: tuple[PolicyBinding, ...]
 
 
@@ -95,7 +122,7 @@ def policy_of(policy: Object, bindings: tuple[PolicyBinding, ...]) -> AdmissionP
         fails_open=spec.get("failurePolicy") == "Ignore",
         param_kind=(group, version, kind["kind"]) if kind else None,
         reinvoke_if_needed=spec.get("reinvocationPolicy") == "IfNeeded",
-        expressions=_compile_policy(orjson.dumps(_expression_fields(spec))),
+        expressions=PolicyExpressions(orjson.dumps(_expression_fields(spec))),
         bindings=bindings,
     )
 
@@ -132,10 +159,7 @@ def _expression_fields(spec: Object) -> Object:
     return {key: spec[key] for key in fields if spec.get(key)} | {"params": spec.get("paramKind") is not None}
 
 
-@lru_cache(maxsize=1024)
-def _compile_policy(text: bytes) -> CompiledPolicy:
-    """Cached: shared by all clusters that have the same policy."""
-    spec: Object = orjson.loads(text)
+def _compile_policy(spec: Object) -> Generator[None, None, CompiledPolicy]:
     params: bool = spec["params"]
     types: dict[str, CELType] = {}
     variables: dict[str, CELExpression] = {}
@@ -145,39 +169,33 @@ def _compile_policy(text: bytes) -> CompiledPolicy:
             variable["expression"], cel_environment, ANY_RESULT
         )
         types[variable["name"]] = compiled_variable.variable_type
+        yield
     cel_environment = environment(has_params=params, variables=types)
     message_environment = environment(has_params=params, has_authorizer=False, variables=types)
     patch_environment = environment(has_params=params, variables=types, has_patch_types=True)
-    return CompiledPolicy(
-        match_conditions=tuple(
-            compile_expression(each["expression"], cel_environment, BOOL_RESULT)
-            for each in spec.get("matchConditions") or ()
-        ),
-        variables=variables,
-        validations=tuple(
+    conditions, validations, annotations, mutations = [], [], [], []
+    for each in spec.get("matchConditions") or ():
+        conditions.append(compile_expression(each["expression"], cel_environment, BOOL_RESULT))
+        yield
+    for each in spec.get("validations") or ():
+        expression = compile_expression(each["expression"], cel_environment, BOOL_RESULT)
+        message = each.get("messageExpression")
+        message_expression = compile_expression(message, message_environment, STRING_RESULT) if message else None
+        validations.append(
             CompiledValidation(
-                compile_expression(each["expression"], cel_environment, BOOL_RESULT),
-                each.get("message") or "",
-                compile_expression(each["messageExpression"], message_environment, STRING_RESULT)
-                if each.get("messageExpression")
-                else None,
-                each.get("reason") or "Invalid",
+                expression, each.get("message") or "", message_expression, each.get("reason") or "Invalid"
             )
-            for each in spec.get("validations") or ()
-        ),
-        audit_annotations=tuple(
-            (each["key"], compile_expression(each["valueExpression"], cel_environment, STRING_OR_NULL_RESULT))
-            for each in spec.get("auditAnnotations") or ()
-        ),
-        mutations=tuple(
-            ("JSONPatch", compile_expression(each["jsonPatch"]["expression"], patch_environment, JSON_PATCH_RESULT))
-            if each["patchType"] == "JSONPatch"
-            else (
-                "ApplyConfiguration",
-                compile_expression(
-                    each["applyConfiguration"]["expression"], patch_environment, APPLY_CONFIGURATION_RESULT
-                ),
-            )
-            for each in spec.get("mutations") or ()
-        ),
-    )
+        )
+        yield
+    for each in spec.get("auditAnnotations") or ():
+        expression = compile_expression(each["valueExpression"], cel_environment, STRING_OR_NULL_RESULT)
+        annotations.append((each["key"], expression))
+        yield
+    for each in spec.get("mutations") or ():
+        if each["patchType"] == "JSONPatch":
+            text, result = each["jsonPatch"]["expression"], JSON_PATCH_RESULT
+        else:
+            text, result = each["applyConfiguration"]["expression"], APPLY_CONFIGURATION_RESULT
+        mutations.append((str(each["patchType"]), compile_expression(text, patch_environment, result)))
+        yield
+    return CompiledPolicy(tuple(conditions), variables, tuple(validations), tuple(annotations), tuple(mutations))

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from shoal.kinds.admissionregistration.policies import MatchError
 from shoal.kinds.admissionregistration.policies.expressions import CELExpression
-from shoal.objects.cel import PER_CALL_LIMIT, CELError
+from shoal.objects.cel import PER_CALL_LIMIT, CELError, PauseFunc, no_pause
 from shoal.objects.cel.library.authz import AuthorizeFunc, authorizer_value, resource_check_value
 from shoal.objects.cel.values import LazyVariables, Value
 
@@ -37,6 +37,8 @@ class EvaluationInputs(NamedTuple):
     namespace: Object | None
     authorize: AuthorizeFunc
     params: Object | None = None
+    pause: PauseFunc = no_pause
+    """Called every few milliseconds of an evaluation. It may let others run, or raise to end the evaluation."""
 
 
 class EvaluationResult(NamedTuple):
@@ -62,6 +64,7 @@ class CELEvaluation:
         self.remaining_budget = budget
         self._variables = variables
         self._variable_cost = 0
+        self._pause = inputs.pause
         self._values = [
             inputs.new_object,
             inputs.old_object,
@@ -86,7 +89,8 @@ class CELEvaluation:
         """Raises BudgetExceededError: no further expression may be evaluated."""
         if expression.program is None:
             return EvaluationResult(None, f"compilation error: {expression.error}")
-        outcome = expression.program.evaluate(self._values, PER_CALL_LIMIT)
+        self._pause()
+        outcome = expression.program.evaluate(self._values, PER_CALL_LIMIT, self._pause)
         cost, self._variable_cost = self._variable_cost + outcome.cost, 0
         if cost > self.remaining_budget:
             raise BudgetExceededError
@@ -99,7 +103,7 @@ class CELEvaluation:
         expression = self._variables[name]
         if expression.program is None:
             raise CELError(f'composited variable "{name}" fails to compile: {expression.error}')
-        outcome = expression.program.evaluate(self._values, PER_CALL_LIMIT)
+        outcome = expression.program.evaluate(self._values, PER_CALL_LIMIT, self._pause)
         self._variable_cost += outcome.cost
         if outcome.error is not None:
             raise CELError(f'composited variable "{name}" fails to evaluate: {outcome.error}')
@@ -117,14 +121,14 @@ def namespace_object(namespace: Object | None) -> Object | None:
 
 def all_conditions_met(
     conditions: tuple[CELExpression, ...],
+    variables: Mapping[str, CELExpression],
     inputs: EvaluationInputs,
-    variables: Mapping[str, CELExpression] | None = None,
 ) -> bool:
     """A false condition decides, whatever errors the others have. Raises MatchError."""
     if not conditions:
         return True
     request = {**inputs.request, "resource": inputs.request["requestResource"]}
-    evaluation = CELEvaluation(inputs._replace(request=request), variables or {}, MATCH_CONDITIONS_COST_BUDGET)
+    evaluation = CELEvaluation(inputs._replace(request=request), variables, MATCH_CONDITIONS_COST_BUDGET)
     errors: list[str] = []
     met = True
     try:

@@ -32,8 +32,8 @@ def apply_mutation(
     patch_type: str,
     expression: CELExpression,
     variables: Mapping[str, CELExpression],
-    inputs: EvaluationInputs,
     schema_node: TypedNode | None,
+    inputs: EvaluationInputs,
 ) -> Object | None:
     """Returns the mutated object; None if the mutation does not apply. `schema_node` gives the merge rules of its
     schema.

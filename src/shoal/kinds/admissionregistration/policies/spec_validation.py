@@ -103,7 +103,7 @@ def validate_validation(policy_compiler: PolicyCompiler, validation: Object, pat
         causes += _compile_causes(compiled, message_expression, f"{path}.messageExpression")
     if message and not message.strip():
         causes.append(invalid_value(f"{path}.message", message, "must be non-empty if specified"))
-    elif re.search(r"[\n\r]", message.strip()):
+    elif "\n" in message.strip() or "\r" in message.strip():
         causes.append(invalid_value(f"{path}.message", message, "must not contain line breaks"))
     return causes + validate_enum(
         validation.get("reason"), f"{path}.reason", "Forbidden", "Invalid", "RequestEntityTooLarge"

@@ -20,6 +20,10 @@ from shoal.objects.celvalidation.decltype import decl_type_of
 Object = dict[str, Any]
 
 MAX_TYPES: Final = 10
+MAX_CHECKED_CHARS: Final = 20_000
+"""Characters of expressions that are checked, for all kinds together: this takes less than 100 ms. Expressions beyond
+are not checked.
+"""
 
 
 class TypedKind(NamedTuple):
@@ -60,6 +64,10 @@ def _ref_of(schema: Object) -> str:
 
 def type_warnings(spec: Object, kinds: list[TypedKind], params: CELType | None) -> list[Object]:
     """Returns the warnings of the status. `params` is DYN if its kind is unknown, and None if there is none."""
+    budget = MAX_CHECKED_CHARS // (len(kinds) or 1)
+    budget -= sum(len(variable.get("expression") or "") for variable in spec.get("variables") or ())
+    if budget < 0:
+        return []
     environments = [(kind.display_name, _typed_environment(spec, kind.object_type, params)) for kind in kinds]
     warnings: list[Object] = []
     for i, validation in enumerate(spec.get("validations") or ()):
@@ -67,6 +75,9 @@ def type_warnings(spec: Object, kinds: list[TypedKind], params: CELType | None) 
             text = validation.get(field)
             if not text:
                 continue
+            budget -= len(text)
+            if budget < 0:
+                return warnings
             messages = [
                 f"{display_name}: {issue}\n"
                 for display_name, cel_environment in environments

@@ -1,12 +1,7 @@
-"""Evaluates a ValidatingAdmissionPolicy for a request, one binding and one parameter.
-
-`evaluate_policy` is a generator that yields after each expression, so that the caller can let other work run: one
-expression may take a tenth of a second.
-"""
+"""Evaluates a ValidatingAdmissionPolicy for a request, one binding and one parameter."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -42,22 +37,20 @@ class PolicyDecision:
     """Errors of audit annotations. They deny the request, whatever the binding's actions are."""
 
 
-def evaluate_policy(policy: AdmissionPolicy, inputs: EvaluationInputs, decision: PolicyDecision) -> Iterator[None]:
-    expressions = policy.expressions
+def evaluate_policy(policy: AdmissionPolicy, inputs: EvaluationInputs) -> PolicyDecision:
+    """The expressions of the policy have to be compiled."""
+    expressions, decision = policy.expressions.compiled, PolicyDecision()
     try:
-        if not all_conditions_met(expressions.match_conditions, inputs, expressions.variables):
-            return
-        yield from _evaluate_validations(policy, inputs, decision)
-        yield from _evaluate_audit_annotations(policy, inputs, decision)
+        if all_conditions_met(expressions.match_conditions, expressions.variables, inputs):
+            _evaluate_validations(policy, inputs, decision)
+            _evaluate_audit_annotations(policy, inputs, decision)
     except (MatchError, BudgetExceededError) as error:
-        decision.denials = [] if policy.fails_open else [PolicyDenial(0, str(error))]
-        decision.audit_annotations, decision.audit_annotation_errors = [], []
+        return PolicyDecision([] if policy.fails_open else [PolicyDenial(0, str(error))])
+    return decision
 
 
-def _evaluate_validations(
-    policy: AdmissionPolicy, inputs: EvaluationInputs, decision: PolicyDecision
-) -> Iterator[None]:
-    expressions, namespace = policy.expressions, namespace_object(inputs.namespace)
+def _evaluate_validations(policy: AdmissionPolicy, inputs: EvaluationInputs, decision: PolicyDecision) -> None:
+    expressions, namespace = policy.expressions.compiled, namespace_object(inputs.namespace)
     evaluation = CELEvaluation(inputs, expressions.variables, POLICY_COST_BUDGET, namespace=namespace)
     failed: list[tuple[int, CompiledValidation]] = []
     for index, validation in enumerate(expressions.validations):
@@ -66,7 +59,6 @@ def _evaluate_validations(
             decision.denials.append(PolicyDenial(index, error))
         elif not error and value is not True:
             failed.append((index, validation))
-        yield
     message_evaluation = CELEvaluation(
         inputs, expressions.variables, evaluation.remaining_budget, has_authorizer=False, namespace=namespace
     )
@@ -81,7 +73,6 @@ def _evaluate_validations(
                 ]
             break
         decision.denials.append(PolicyDenial(index, message, validation.reason))
-        yield
     decision.denials.sort(key=lambda denial: denial.index)
 
 
@@ -96,11 +87,9 @@ def _denial_message(validation: CompiledValidation, evaluation: CELEvaluation) -
     return message or validation.message.strip() or f"failed expression: {validation.expression.text.strip()}"
 
 
-def _evaluate_audit_annotations(
-    policy: AdmissionPolicy, inputs: EvaluationInputs, decision: PolicyDecision
-) -> Iterator[None]:
+def _evaluate_audit_annotations(policy: AdmissionPolicy, inputs: EvaluationInputs, decision: PolicyDecision) -> None:
     """An audit annotation denies no request with failurePolicy Ignore. It cannot use the authorizer."""
-    expressions = policy.expressions
+    expressions = policy.expressions.compiled
     if not expressions.audit_annotations:
         return
     namespace = inputs.namespace
@@ -117,4 +106,3 @@ def _evaluate_audit_annotations(
             decision.audit_annotations.append(
                 (key, text.encode()[:MAX_AUDIT_ANNOTATION_LENGTH].decode(errors="ignore"))
             )
-        yield

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.kinds.core.pod.pods import qos_class, validate_pod_own_spec
+from shoal.kinds.core.pod.pods import default_pod, qos_class, validate_pod_own_spec
+from shoal.kinds.strategy import Strategy
 from shoal.kinds.validation.diff import diff, semantic_equal
 from shoal.objects.errors import Cause, forbidden_field, invalid_value
 
@@ -81,3 +82,24 @@ def _validate_resized_resources(new: Object, old: Object, path: str) -> list[Cau
         elif any(requested.get(name) != before.get(name) for name in requested if name not in _RESIZABLE_RESOURCES):
             causes.append(forbidden_field("spec", "only cpu and memory resources are mutable"))
     return causes
+
+
+EPHEMERAL_CONTAINERS_STRATEGY = Strategy(
+    tracks_generation=True,
+    default=default_pod,
+    prepare_for_update=keep_only_ephemeral_containers,
+    validate=validate_ephemeral_containers,
+)
+RESIZE_STRATEGY = Strategy(
+    tracks_generation=True,
+    default=default_pod,
+    prepare_for_update=keep_only_resources,
+    validate=validate_resize,
+)
+UNCHECKED_STRATEGY = Strategy()
+"""For changes the server itself makes to a pod: nothing is checked again."""
+SUBRESOURCE_STRATEGIES = {
+    "ephemeralcontainers": EPHEMERAL_CONTAINERS_STRATEGY,
+    "resize": RESIZE_STRATEGY,
+    "unchecked": UNCHECKED_STRATEGY,
+}

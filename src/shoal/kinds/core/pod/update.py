@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from shoal.kinds.core.scheduling import validate_tolerations
@@ -71,10 +72,11 @@ def _validate_deadline(new: int | None, old: int | None) -> list[Cause]:
 
 
 def _validate_tolerations(new: list[Object], old: list[Object]) -> list[Cause]:
-    def bare(toleration: Object) -> Object:
-        return {field: value for field, value in toleration.items() if value and field != "tolerationSeconds"}
+    def bare(toleration: Object) -> str:
+        fields = {field: value for field, value in toleration.items() if value and field != "tolerationSeconds"}
+        return json.dumps(fields, sort_keys=True)
 
-    if any(all(bare(before) != bare(after) for after in new) for before in old):
+    if not set(map(bare, old)) <= set(map(bare, new)):
         detail = "existing toleration can not be modified except its tolerationSeconds"
         return [forbidden_field("spec.tolerations", detail)]
     return validate_tolerations(new, "spec.tolerations") if new != old else []

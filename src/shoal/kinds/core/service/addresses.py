@@ -9,7 +9,7 @@ from typing import Any
 
 from shoal.kinds.core.pod.spec import validate_ip_address
 from shoal.kinds.core.service.services import is_headless
-from shoal.kinds.validation.field import validate_enum
+from shoal.kinds.validation.field import repeated_positions, validate_enum
 from shoal.objects.errors import Cause, duplicate, invalid_value, required_value
 
 Object = dict[str, Any]
@@ -24,9 +24,10 @@ def validate_cluster_ips(spec: Object) -> list[Cause]:
         return []
     cluster_ips, families = spec.get("clusterIPs") or [], spec.get("ipFamilies") or []
     causes = _validate_primary_cluster_ip(spec.get("clusterIP"), cluster_ips)
+    repeated = set(repeated_positions(families))
     for i, family in enumerate(families):
         causes += validate_enum(family, f"spec.ipFamilies[{i}]", "IPv4", "IPv6")
-        if family in families[:i]:
+        if i in repeated:
             causes.append(duplicate(f"spec.ipFamilies[{i}]", family))
     causes += validate_enum(spec.get("ipFamilyPolicy"), "spec.ipFamilyPolicy", *FAMILY_POLICIES)
     ip_causes = _validate_each_ip(cluster_ips)

@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from shoal.objects.cel.errors import CELError, no_overload
 from shoal.objects.cel.overloads import (
     Overload,
     both_traversal_cost,
+    comparisons_of_items,
+    equality_cost,
     function_overload,
+    is_container,
     method_overload,
+    nested_nodes,
     shorter_traversal_cost,
 )
 from shoal.objects.cel.types import (
@@ -48,6 +53,7 @@ from shoal.objects.cel.values import (
 A, B = type_param("A"), type_param("B")
 LIST_A, MAP_AB = list_of(A), map_of(A, B)
 _MIN_TIMESTAMP, _MAX_TIMESTAMP = -62135596800 * 10**9, 253402300799 * 10**9 + 999_999_999
+_MAX_MIXED_KEYS = 64
 _FREE_COPY_ITEMS, _COPIED_ITEMS_PER_UNIT = 1000, 8
 
 
@@ -122,9 +128,14 @@ def _index(items: list[Value], index: int) -> Value:
     raise CELError(f"index out of bounds: {index}")
 
 
+def _has_bool_key(entries: dict[Value, Value], key: bool) -> bool:
+    """True equals 1 in Python. A map of bools has two entries, and one of mixed keys is rarely long."""
+    return any(known is key for known in islice(entries, _MAX_MIXED_KEYS))
+
+
 def map_index(entries: dict[Value, Value], key: Value) -> Value:
     try:
-        if key in entries and (key.__class__ is not bool or any(known is key for known in entries)):
+        if key in entries and (key.__class__ is not bool or _has_bool_key(entries, key)):
             return entries[key]
     except TypeError:
         raise no_overload() from None
@@ -133,7 +144,7 @@ def map_index(entries: dict[Value, Value], key: Value) -> Value:
 
 def map_has_key(key: Value, entries: dict[Value, Value]) -> bool:
     try:
-        return key in entries and (key.__class__ is not bool or any(known is key for known in entries))
+        return key in entries and (key.__class__ is not bool or _has_bool_key(entries, key))
     except TypeError:
         raise no_overload() from None
 
@@ -159,7 +170,14 @@ def _on_optional(run: Callable[[Any, Any], Value], wrap: bool) -> Callable[[Opti
 
 def _concat_cost(a: list[Value], b: list[Value]) -> int:
     """One unit as upstream, which concatenates lists without a copy. Here long lists are copied, so they cost more."""
-    return 1 + max(len(a) + len(b) - _FREE_COPY_ITEMS, 0) // _COPIED_ITEMS_PER_UNIT
+    cost = 1 + max(len(a) + len(b) - _FREE_COPY_ITEMS, 0) // _COPIED_ITEMS_PER_UNIT
+    if a.__class__ is not list:  # a set or map: items of both are compared
+        cost += comparisons_of_items(a.__class__([*a, *b]))
+    return cost
+
+
+def _in_cost(item: Value, items: list[Value]) -> int:
+    return len(items) + (nested_nodes(items) if is_container(item) else 0)
 
 
 def _reject_nan(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
@@ -195,8 +213,8 @@ def not_equal(a: Value, b: Value) -> bool:
 OVERLOADS: list[Overload] = [
     *_comparisons(),
     function_overload("!_", (BOOL,), BOOL, operator.not_),
-    function_overload("_==_", (A, A), BOOL, equal, shorter_traversal_cost),
-    function_overload("_!=_", (A, A), BOOL, not_equal, shorter_traversal_cost),
+    function_overload("_==_", (A, A), BOOL, equal, equality_cost),
+    function_overload("_!=_", (A, A), BOOL, not_equal, equality_cost),
     function_overload("_+_", (BYTES, BYTES), BYTES, operator.add, both_traversal_cost),
     function_overload("_+_", (DOUBLE, DOUBLE), DOUBLE, operator.add),
     function_overload("_+_", (DURATION, DURATION), DURATION, _checked_op(check_duration, operator.add)),
@@ -230,7 +248,7 @@ OVERLOADS: list[Overload] = [
     function_overload("_[?_]", (optional_of(LIST_A), INT), optional_of(A), _on_optional(_optional_item, False)),
     function_overload("_[?_]", (MAP_AB, A), optional_of(B), _optional_key),
     function_overload("_[?_]", (optional_of(MAP_AB), A), optional_of(B), _on_optional(_optional_key, False)),
-    function_overload("@in", (A, LIST_A), BOOL, lambda item, items: contains(items, item), lambda _, items: len(items)),
+    function_overload("@in", (A, LIST_A), BOOL, lambda item, items: contains(items, item), _in_cost),
     function_overload("@in", (A, MAP_AB), BOOL, map_has_key),
     *(function_overload("size", (kind,), INT, len) for kind in (BYTES, LIST_A, MAP_AB, STRING)),
     *(method_overload("size", (kind,), INT, len) for kind in (BYTES, LIST_A, MAP_AB, STRING)),

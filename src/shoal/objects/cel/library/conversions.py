@@ -10,7 +10,7 @@ from decimal import Decimal
 from shoal.objects.cel.errors import CELError
 from shoal.objects.cel.library.arithmetic import check_int, check_timestamp, check_uint
 from shoal.objects.cel.library.times import format_duration, format_timestamp, parse_duration, parse_timestamp
-from shoal.objects.cel.overloads import Overload, function_overload, traversal_cost
+from shoal.objects.cel.overloads import Overload, conversion_cost, function_overload, traversal_cost
 from shoal.objects.cel.types import (
     BOOL,
     BYTES,
@@ -33,7 +33,7 @@ A = type_param("A")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,400}", re.ASCII).fullmatch
 _UNSIGNED = re.compile(r"[0-9]{1,400}", re.ASCII).fullmatch
 _FLOAT = re.compile(
-    r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:inf|infinity)|nan", re.ASCII | re.IGNORECASE
+    r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:inf|infinity)|nan", re.ASCII | re.IGNORECASE
 ).fullmatch
 _TRUE, _FALSE = {"1", "t", "T", "true", "TRUE", "True"}, {"0", "f", "F", "false", "FALSE", "False"}
 
@@ -144,16 +144,16 @@ OVERLOADS: list[Overload] = [
             ("string", STRING), ("timestamp", TIMESTAMP), ("uint", UINT),
         )
     ),
-    function_overload("bool", (STRING,), BOOL, _string_to_bool),
+    function_overload("bool", (STRING,), BOOL, _string_to_bool, conversion_cost),
     function_overload("bytes", (STRING,), BYTES, lambda text: text.encode(), traversal_cost),
     function_overload("double", (INT,), DOUBLE, float),
-    function_overload("double", (STRING,), DOUBLE, _string_to_double),
+    function_overload("double", (STRING,), DOUBLE, _string_to_double, conversion_cost),
     function_overload("double", (UINT,), DOUBLE, float),
     function_overload("duration", (INT,), DURATION, Duration),
-    function_overload("duration", (STRING,), DURATION, _string_to_duration),
+    function_overload("duration", (STRING,), DURATION, _string_to_duration, conversion_cost),
     function_overload("int", (DOUBLE,), INT, _double_to(check_int)),
     function_overload("int", (DURATION,), INT, int),
-    function_overload("int", (STRING,), INT, _string_to_int),
+    function_overload("int", (STRING,), INT, _string_to_int, conversion_cost),
     function_overload("int", (TIMESTAMP,), INT, lambda at: int(at) // 10**9),
     function_overload("int", (UINT,), INT, lambda value: check_int(int(value))),
     function_overload("string", (BOOL,), STRING, lambda value: "true" if value else "false"),
@@ -164,8 +164,8 @@ OVERLOADS: list[Overload] = [
     function_overload("string", (TIMESTAMP,), STRING, format_timestamp),
     function_overload("string", (UINT,), STRING, int.__repr__),
     function_overload("timestamp", (INT,), TIMESTAMP, lambda seconds: check_timestamp(seconds * 10**9)),
-    function_overload("timestamp", (STRING,), TIMESTAMP, _string_to_timestamp),
+    function_overload("timestamp", (STRING,), TIMESTAMP, _string_to_timestamp, conversion_cost),
     function_overload("uint", (DOUBLE,), UINT, _double_to(check_uint)),
     function_overload("uint", (INT,), UINT, check_uint),
-    function_overload("uint", (STRING,), UINT, _string_to_uint),
+    function_overload("uint", (STRING,), UINT, _string_to_uint, conversion_cost),
 ]  # fmt: skip

@@ -7,7 +7,15 @@ from itertools import pairwise
 from typing import Any
 
 from shoal.objects.cel.errors import CELError, no_overload
-from shoal.objects.cel.overloads import TRAVERSAL_COST, Overload, function_overload, method_overload, tree_cost
+from shoal.objects.cel.overloads import (
+    TRAVERSAL_COST,
+    Overload,
+    function_overload,
+    is_container,
+    method_overload,
+    nested_nodes,
+    tree_cost,
+)
 from shoal.objects.cel.types import (
     BOOL,
     BYTES,
@@ -145,11 +153,18 @@ def _copy_cost(items: list[Value], *_: Value) -> int:
 
 def pairwise_cost(items: list[Value], *_: Value) -> int:
     factor = 2 + TRAVERSAL_COST if items and items[0].__class__ in (str, bytes) else 2.0
-    return _LIST_RESULT_COST + int(len(items) ** 2 * factor)
+    return _LIST_RESULT_COST + int(len(items) ** 2 * factor) + _nested_comparisons(items, items)
+
+
+def _nested_comparisons(a: list[Value], b: list[Value]) -> int:
+    """Comparisons inside of items, if each of `a` is compared with each of `b`. Upstream does not count them."""
+    if not any(map(is_container, a)) or not any(map(is_container, b)):
+        return 0
+    return min(len(a) * nested_nodes(b), len(b) * nested_nodes(a))
 
 
 def _flatten_cost(items: list[Value], depth: int = 1) -> int:
-    return _LIST_RESULT_COST + max(depth, 0) * len(items)
+    return _LIST_RESULT_COST + max(depth, 0) * len(items) + nested_nodes(items)
 
 
 def _sets_contain(items: list[Value], wanted: list[Value]) -> bool:
@@ -157,7 +172,7 @@ def _sets_contain(items: list[Value], wanted: list[Value]) -> bool:
 
 
 def _product_cost(factor: int) -> Any:
-    return lambda a, b: 1 + factor * len(a) * len(b)
+    return lambda a, b: 1 + factor * (len(a) * len(b) + _nested_comparisons(a, b))
 
 
 def _first(items: list[Value]) -> OptionalValue:

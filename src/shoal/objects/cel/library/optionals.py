@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shoal.objects.cel.errors import CELError
-from shoal.objects.cel.overloads import Overload, function_overload, method_overload
+from shoal.objects.cel.overloads import Overload, conversion_cost, function_overload, method_overload
 from shoal.objects.cel.types import BOOL, list_of, optional_of, type_param
 from shoal.objects.cel.values import OPTIONAL_NONE, OptionalValue, Value
 
@@ -31,8 +31,8 @@ OVERLOADS: list[Overload] = [
     function_overload("optional.none", (), OPTIONAL, lambda: OPTIONAL_NONE),
     method_overload("value", (OPTIONAL,), V, _value),
     method_overload("hasValue", (OPTIONAL,), BOOL, lambda held: held.present),
-    function_overload("optional.unwrap", (list_of(OPTIONAL),), list_of(V), _unwrap),
-    method_overload("unwrapOpt", (list_of(OPTIONAL),), list_of(V), _unwrap),
+    function_overload("optional.unwrap", (list_of(OPTIONAL),), list_of(V), _unwrap, conversion_cost),
+    method_overload("unwrapOpt", (list_of(OPTIONAL),), list_of(V), _unwrap, conversion_cost),
     # The planner short-circuits both: it evaluates the second argument only if needed.
     method_overload("or", (OPTIONAL, OPTIONAL), OPTIONAL, lambda held, other: held if held.present else other),
     method_overload("orValue", (OPTIONAL, V), V, lambda held, other: held.value if held.present else other),

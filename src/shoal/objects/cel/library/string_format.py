@@ -11,7 +11,7 @@ from shoal.objects.cel.library.conversions import format_double
 from shoal.objects.cel.library.times import format_duration, format_timestamp
 from shoal.objects.cel.values import Value, kind_of
 
-_CLAUSE = re.compile(r"%(?:%|(?:\.([0-9]+))?(.)?)", re.DOTALL)
+_replace_clauses = re.compile(r"%(?:%|(?:\.([0-9]++))?(.)?)", re.DOTALL).sub
 _DEFAULT_PRECISION = 6
 _MAX_PRECISION = 1000
 _CLAUSE_KINDS = {
@@ -39,7 +39,7 @@ def format_string(template: str, values: list[Value]) -> str:
         used += 1
         return _format_clause(found.group(2), found.group(1), values[used - 1])
 
-    return _CLAUSE.sub(clause, template)
+    return _replace_clauses(clause, template)
 
 
 def _format_clause(letter: str, precision: str | None, value: Value) -> str:

@@ -11,6 +11,7 @@ from shoal.objects.cel.overloads import (
     Overload,
     function_overload,
     method_overload,
+    printing_cost,
     product_cost,
     regex_search_cost,
     traversal_and_result_cost,
@@ -22,13 +23,12 @@ from shoal.objects.cel.types import BOOL, DYN, INT, STRING, list_of
 
 STRING_LIST = list_of(STRING)
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_FREE_RESULT_LENGTH = 100
 _UPPER = {code + 32: code for code in _LOWER}
 _QUOTE_ESCAPES = str.maketrans({
     "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"',
 })  # fmt: skip
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-_MAX_RESULT_LENGTH = 10_000_000
-"""Maximum characters of a result: as much as the cost limit allows to traverse."""
 
 
 def _index_error(index: int) -> CELError:
@@ -77,10 +77,14 @@ def _substring_range(text: str, start: int, end: int) -> str:
 
 
 def _replace(text: str, old: str, new: str, times: int = -1) -> str:
-    count = text.count(old)
-    if len(text) + (count if times < 0 else min(count, times)) * len(new) > _MAX_RESULT_LENGTH:
-        raise CELError(f"replace: the result is longer than {_MAX_RESULT_LENGTH} characters")
     return text.replace(old, new, min(times, len(text) + 1) if times >= 0 else -1)
+
+
+def _replace_cost(text: str, old: str, new: str, times: int = -1) -> int:
+    """Upstream counts a result of the size of the text."""
+    count = text.count(old)
+    longer = (count if times < 0 else min(count, times)) * (len(new) - len(old))
+    return traversal_and_result_cost(text) + int(max(longer - _FREE_RESULT_LENGTH, 0) * TRAVERSAL_COST)
 
 
 def _split(text: str, by: str, limit: int = -1) -> list[str]:
@@ -135,14 +139,14 @@ OVERLOADS: list[Overload] = [
     method_overload("lastIndexOf", (STRING, STRING, INT), INT, _last_index_from, tree_cost),
     method_overload("lowerAscii", (STRING,), STRING, lambda text: text.translate(_LOWER), traversal_cost),
     method_overload("upperAscii", (STRING,), STRING, lambda text: text.translate(_UPPER), traversal_cost),
-    method_overload("replace", (STRING, STRING, STRING), STRING, _replace, traversal_and_result_cost),
-    method_overload("replace", (STRING, STRING, STRING, INT), STRING, _replace, traversal_and_result_cost),
+    method_overload("replace", (STRING, STRING, STRING), STRING, _replace, _replace_cost),
+    method_overload("replace", (STRING, STRING, STRING, INT), STRING, _replace, _replace_cost),
     method_overload("split", (STRING, STRING), STRING_LIST, _split, traversal_and_result_cost),
     method_overload("split", (STRING, STRING, INT), STRING_LIST, _split, traversal_and_result_cost),
     method_overload("substring", (STRING, INT), STRING, _substring, traversal_cost),
     method_overload("substring", (STRING, INT, INT), STRING, _substring_range, traversal_cost),
     method_overload("trim", (STRING,), STRING, lambda text: text.strip(_SPACE), traversal_cost),
-    method_overload("format", (STRING, list_of(DYN)), STRING, format_string, traversal_cost),
+    method_overload("format", (STRING, list_of(DYN)), STRING, format_string, printing_cost),
     function_overload(
         "strings.quote", (STRING,), STRING, lambda text: f'"{text.translate(_QUOTE_ESCAPES)}"', traversal_cost
     ),

@@ -18,7 +18,7 @@ _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T](\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII
 ).fullmatch
 _OFFSET = re.compile(r"([+-]?)(\d\d):(\d\d)", re.ASCII).fullmatch
-_DURATION_PART = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_match_duration_part = re.compile(r"(\d*)(?:\.(\d*))?([nuµμ]s|ms?|s|h)", re.ASCII).match
 _UNITS = {
     "ns": 1, "us": 1000, "µs": 1000, "μs": 1000, "ms": 10**6, "s": _NANOS_PER_SECOND, "m": 60 * _NANOS_PER_SECOND,
     "h": 3600 * _NANOS_PER_SECOND,
@@ -49,7 +49,7 @@ def parse_duration(text: str) -> Duration | None:
         return Duration(0)
     total, at = 0, 0
     while at < len(rest):
-        piece = _DURATION_PART.match(rest, at)
+        piece = _match_duration_part(rest, at)
         if piece is None or not (piece.group(1) or piece.group(2)) or piece.end() - at > 64:
             return None
         unit, fraction = _UNITS[piece.group(3)], (piece.group(2) or "")[:18]

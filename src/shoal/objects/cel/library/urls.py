@@ -7,14 +7,16 @@ import re
 from urllib.parse import quote, unquote
 
 from shoal.objects.cel.errors import CELError
-from shoal.objects.cel.overloads import Overload, function_overload, method_overload, traversal_cost
+from shoal.objects.cel.overloads import Overload, conversion_cost, function_overload, method_overload, traversal_cost
 from shoal.objects.cel.types import BOOL, STRING, list_of, map_of, opaque_type
 from shoal.objects.cel.values import OpaqueValue
 
 URL = opaque_type("kubernetes.URL")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:", re.ASCII)
-_INVALID_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
-_INVALID_HOST_CHAR = re.compile(r"[\x00-\x20\"<>\\^`{|}\x7f#/?@]|%(?![0-9A-Fa-f]{2})")
+_match_scheme = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:", re.ASCII).match
+_match_first_segment = re.compile(r"[^/?#:]*:").match
+_find_invalid_escape = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL).search
+_find_invalid_host_char = re.compile(r"[\x00-\x20\"<>\\^`{|}\x7f#/?@]|%(?![0-9A-Fa-f]{2})").search
+_find_control_char = re.compile(r"[\x00-\x1f\x7f]").search
 _PATH_SAFE = "/$&+,:;=@!'()*[]~"
 _IS_ESCAPED_PATH = re.compile(r"(?:[A-Za-z0-9\-_.~!$&'()*+,;=:@/\[\]]|%[0-9A-Fa-f]{2})*").fullmatch
 
@@ -27,10 +29,10 @@ class ParsedURL:
     def __init__(self, text: str) -> None:
         self.text = text
         self.host = self.path = self.query = ""
-        scheme_match = _SCHEME.match(text)
+        scheme_match = _match_scheme(text)
         self.scheme = scheme_match.group()[:-1].lower() if scheme_match else ""
         rest = text[scheme_match.end() :] if scheme_match else text
-        if not scheme_match and (text.startswith(":") or re.match(r"[^/?#]*:", text)):
+        if not scheme_match and (text.startswith(":") or _match_first_segment(text)):
             raise ValueError("missing protocol scheme" if text.startswith(":") else "invalid URI for request")
         rest = rest.split("#", 1)[0]
         rest, _, self.query = rest.partition("?")
@@ -43,7 +45,7 @@ class ParsedURL:
             rest = slash + path
             self.host = authority.rpartition("@")[2]
             _check_host(self.host)
-        if bad := _INVALID_ESCAPE.search(rest):
+        if bad := _find_invalid_escape(rest):
             raise ValueError(f"invalid URL escape {json.dumps(bad.group())}")
         self.path = rest
 
@@ -57,7 +59,7 @@ class ParsedURL:
 def parse_url(text: str) -> ParsedURL:
     """Raises ValueError with Go's message."""
     reason = "empty url" if not text else ""
-    if any(char < " " or char == "\x7f" for char in text):
+    if _find_control_char(text):
         reason = "net/url: invalid control character in URL"
     try:
         if reason:
@@ -79,7 +81,7 @@ def _check_host(host: str) -> None:
         port = f":{after}"
     if port and not (port[0] == ":" and (port == ":" or (port[1:].isascii() and port[1:].isdigit()))):
         raise ValueError(f"invalid port {json.dumps(port)} after host")
-    if bad := _INVALID_HOST_CHAR.search(name):
+    if bad := _find_invalid_host_char(name):
         raise ValueError(f"invalid character {json.dumps(bad.group())} in host name")
 
 
@@ -118,7 +120,7 @@ def _escaped_path(url: OpaqueValue) -> str:
 def _query(url: OpaqueValue) -> dict[str, list[str]]:
     values: dict[str, list[str]] = {}
     for pair in url.core.query.split("&"):
-        if not pair or ";" in pair or _INVALID_ESCAPE.search(pair):
+        if not pair or ";" in pair or _find_invalid_escape(pair):
             continue
         key, _, value = pair.partition("=")
         values.setdefault(unquote(key.replace("+", " ")), []).append(unquote(value.replace("+", " ")))
@@ -127,11 +129,13 @@ def _query(url: OpaqueValue) -> dict[str, list[str]]:
 
 OVERLOADS: list[Overload] = [
     function_overload("url", (STRING,), URL, _url, traversal_cost),
-    function_overload("isURL", (STRING,), BOOL, _is_url),
+    function_overload("isURL", (STRING,), BOOL, _is_url, conversion_cost),
     method_overload("getScheme", (URL,), STRING, lambda url: url.core.scheme),
     method_overload("getHost", (URL,), STRING, lambda url: url.core.host),
     method_overload("getHostname", (URL,), STRING, _hostname),
     method_overload("getPort", (URL,), STRING, _port),
-    method_overload("getEscapedPath", (URL,), STRING, _escaped_path),
-    method_overload("getQuery", (URL,), map_of(STRING, list_of(STRING)), _query),
+    method_overload("getEscapedPath", (URL,), STRING, _escaped_path, lambda url: conversion_cost(url.core.path)),
+    method_overload(
+        "getQuery", (URL,), map_of(STRING, list_of(STRING)), _query, lambda url: conversion_cost(url.core.query)
+    ),
 ]

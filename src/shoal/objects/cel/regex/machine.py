@@ -8,14 +8,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shoal.objects.cel.errors import CELError
+from shoal.objects.cel.pause import current_pause
 from shoal.objects.cel.regex.charclass import CharSet
 from shoal.objects.cel.regex.syntax import AlternateNode, AssertionNode, ConcatNode, RegexNode, RepeatNode
 
 MAX_STEPS = 3_000_000
 """Steps of one search, about a second."""
+PAUSE_STEPS = 5_000
 
 MachineThread = tuple[int, int]
 """The instruction and the start of its match."""
+
+
+class StepCounter:
+    """Steps of one search. Searches of two evaluations may take turns on one machine."""
+
+    def __init__(self) -> None:
+        self._left, self._until_pause = MAX_STEPS, PAUSE_STEPS
+        self._pause = current_pause.get()
+
+    def count(self, steps: int) -> None:
+        self._until_pause -= steps
+        if self._until_pause < 0:
+            self._left -= PAUSE_STEPS - self._until_pause
+            if self._left < 0:
+                raise CELError("the match of the regular expression exceeds its step limit")
+            self._until_pause = PAUSE_STEPS
+            self._pause()
 
 
 class RegexMachine:
@@ -26,14 +45,12 @@ class RegexMachine:
         self._match_cache: list[dict[str, bool]] = []
         self._end = self._emit(())
         self._start = self._compile(tree, self._end)
-        self._steps = 0
 
     def matches(self, text: str, limit: int = -1) -> Iterator[tuple[int, int]]:
         """Yields matches that do not overlap. An empty match never touches the one before."""
-        self._steps = 0
-        at, last = 0, -1
+        at, last, steps = 0, -1, StepCounter()
         while at <= len(text) and limit != 0:
-            found = self._search(text, at)
+            found = self._search(text, at, steps)
             if found is None:
                 return
             start, end = found
@@ -80,7 +97,7 @@ class RegexMachine:
             rest = self._compile(tree.part, rest)
         return rest
 
-    def _search(self, text: str, begin: int) -> tuple[int, int] | None:
+    def _search(self, text: str, begin: int, steps: StepCounter) -> tuple[int, int] | None:
         match: tuple[int, int] | None = None
         threads: list[MachineThread] = []
         for at in range(begin, len(text) + 1):
@@ -91,9 +108,7 @@ class RegexMachine:
             consuming, hit = self._follow(threads, text, at)
             if hit is not None:
                 match = (hit, at)
-            self._steps += len(consuming) + 1
-            if self._steps > MAX_STEPS:
-                raise CELError("the match of the regular expression exceeds its step limit")
+            steps.count(len(consuming) + len(threads) + 1)
             char = text[at : at + 1]
             threads = [(self._next[here][0], start) for here, start in consuming if char and self._accepts(here, char)]
         return match
@@ -126,7 +141,6 @@ class RegexMachine:
                     consuming.append((here, start))
                 elif not self._asserts[here] or _assertion_holds(self._asserts[here], text, at):
                     stack.extend(reversed(self._next[here]))
-            self._steps += 1
         return consuming, None
 
 

@@ -19,6 +19,7 @@ from shoal.provision.lifecycle.decide import termination_time
 from shoal.provision.lifecycle.deletion import delete_claim
 from shoal.provision.management import ManagementResolver
 from shoal.provision.metrics import NODECLAIMS_UNHEALTHY_DISRUPTED
+from shoal.provision.settings import SettingsSource
 from shoal.provision.state import NODE_CLAIMS, ClusterState, ObjectKey
 from shoal.runtime.controller import Controller, RequeueError
 from shoal.runtime.event_recorder import NORMAL, WARNING, EventRecorder
@@ -71,14 +72,22 @@ class NodeHealthReconciler:
         provider: CloudProvider,
         recorder: EventRecorder,
         clock: Clock,
+        settings: SettingsSource,
     ) -> None:
-        self._resolver, self._state, self._provider = resolver, state, provider
+        self._resolver, self._state, self._provider, self._settings = resolver, state, provider, settings
         self._recorder, self._clock = recorder, clock
         self.controller: Controller[ObjectKey] = Controller("node-repair", clock, self.reconcile, workers=2)
         state.nodes.add_event_handler(self._on_node)
         state.node_claims.add_event_handler(self._on_claim)
+        settings.add_event_handler(self._on_settings)
+
+    def _on_settings(self, cluster: str) -> None:
+        for node in self._state.nodes.by_index(by_cluster, cluster):
+            self._on_node((cluster, "", node["metadata"]["name"]), None, node)
 
     def _on_node(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if not self._settings.settings_of(key[0]).node_repair:
+            return
         if new is not None and unhealthy_condition(new, self._provider.repair_policies()) is not None:
             self.controller.queue.add((key[0], key[2]))
 
@@ -93,6 +102,8 @@ class NodeHealthReconciler:
         node, policies = self._state.nodes.get((cluster, "", name)), self._provider.repair_policies()
         claim = self._state.claim_of(cluster, node)
         unhealthy = unhealthy_condition(node, policies) if node is not None else None
+        if not self._settings.settings_of(cluster).node_repair:
+            return None  # switched off since
         if node is None or claim is None or unhealthy is None or is_deleting(claim):
             return None
         now, pool = self._clock.now(), nodepool_of(claim)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,6 +27,7 @@ from shoal.kinds.clusterapi.capi import (
     is_paused,
     kubeconfig,
     kubeconfig_secret_name,
+    kubeconfig_token,
     owner_reference,
 )
 from shoal.kinds.clusterapi.embedded import (
@@ -47,7 +47,10 @@ from shoal.kinds.fleet.keys import (
     keys_object,
     requested_keys,
 )
+from shoal.kinds.limits import WITHIN_LIMITS
 from shoal.kinds.versions import version_error
+from shoal.objects import mergepatch
+from shoal.objects.conditions import get_condition
 from shoal.objects.duration import parse_time
 
 Object = dict[str, Any]
@@ -57,7 +60,6 @@ NO_HOST_MESSAGE = (
     " start shoal controllers with --hosting-kubeconfig, a kubeconfig for the root of a Shoal server"
 )
 MIN_RENEWAL_SECONDS = 600.0
-_TOKEN = re.compile(r"^    token: ([A-Za-z0-9._-]+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +135,13 @@ def decide(snapshot: EmbeddedClusterSnapshot, server: HostingServer, now: str) -
         host = new_logical_cluster(namespace, name, obj["metadata"]["uid"], version)
         if "keys" in (obj.get("spec") or {}):
             host["spec"]["keys"] = keys_object(requested_keys(obj))
+        if _limits(obj):
+            host["spec"]["limits"] = _limits(obj)
         return EmbeddedClusterDecision(patch=patch, create_logical_cluster=host)
     upgrade = None
     if version and current != version:
         upgrade = {"spec": {"version": version}}
-    upgrade = upgrade or _keys_patch(snapshot)
+    upgrade = upgrade or _keys_patch(snapshot) or _limits_patch(obj, snapshot.logical_cluster)
     with_address = _logical_cluster_status(obj, snapshot.logical_cluster) if upgrade is None else None
     if snapshot.account is None:
         return EmbeddedClusterDecision(
@@ -147,7 +151,7 @@ def decide(snapshot: EmbeddedClusterSnapshot, server: HostingServer, now: str) -
             create_admin=True,
             status=_waiting_status(obj, now),
         )
-    token = snapshot.token or _kubeconfig_token(snapshot.kubeconfig)
+    token = snapshot.token or kubeconfig_token(snapshot.kubeconfig)
     renew_after = _seconds_until_renewal(token, snapshot.account["metadata"]["uid"], parse_time(now) or 0.0)
     if (renew_after <= 0 or not _has_current_token(snapshot)) and not snapshot.token:
         return EmbeddedClusterDecision(patch=patch, patch_logical_cluster=upgrade, request_token=True)
@@ -236,6 +240,17 @@ def _keys_patch(snapshot: EmbeddedClusterSnapshot) -> Object | None:
     return {"spec": {"keys": keys_object(target)}} if target != current else None
 
 
+def _limits(obj: Object) -> Object:
+    return (obj.get("spec") or {}).get("limits") or {}
+
+
+def _limits_patch(obj: Object, logical: Object) -> Object | None:
+    """The patch with which the LogicalCluster has the limits of the EmbeddedCluster; None if it has them."""
+    if _limits(obj) == _limits(logical):
+        return None
+    return {"spec": {"limits": mergepatch.create(_limits(logical), _limits(obj))}}
+
+
 def _has_current_token(snapshot: EmbeddedClusterSnapshot) -> bool:
     """Whether the token in the kubeconfig was issued under the keys that are in force."""
     secret, logical = snapshot.kubeconfig, snapshot.logical_cluster
@@ -251,16 +266,6 @@ def _patch(obj: Object, server: HostingServer) -> Object | None:
     if control_plane_endpoint(obj) != endpoint:
         return {**(patch or {}), "spec": {"controlPlaneEndpoint": endpoint}}
     return patch
-
-
-def _kubeconfig_token(secret: Object | None) -> str:
-    """Returns the token in a kubeconfig that this provider has written; empty if there is none."""
-    encoded = str(((secret or {}).get("data") or {}).get(KUBECONFIG_KEY, ""))
-    try:
-        found = _TOKEN.search(base64.b64decode(encoded).decode())
-    except ValueError:
-        return ""
-    return found[1] if found is not None else ""
 
 
 def _seconds_until_renewal(token: str, account_uid: str, now: float) -> float:
@@ -322,7 +327,11 @@ def _provisioned_status(obj: Object, version: str, logical: Object, now: str) ->
     }
     if has_keys_fields(logical):
         status["keys"] = keys_object(keys_in_force(logical))
-    new = with_status(obj, status, [Condition("Ready", TRUE, "Ready"), paused_condition(False, None)], now)
+    conditions = [Condition("Ready", TRUE, "Ready"), paused_condition(False, None)]
+    limits = get_condition(logical, WITHIN_LIMITS)
+    if limits is not None:
+        conditions.append(Condition(WITHIN_LIMITS, limits["status"], limits["reason"], limits["message"]))
+    new = with_status(obj, status, conditions, now)
     return None if new is obj else new
 
 

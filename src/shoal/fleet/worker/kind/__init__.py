@@ -1,0 +1,1 @@
+"""Kind clusters of ManagedClusters: what the worker offers to them, and its access to them."""

@@ -1,0 +1,1 @@
+"""Static NodePools: a fixed number of NodeClaims, whatever pods are pending."""
