@@ -175,6 +175,9 @@ def _service_life() -> Iterator[Ask]:
         {"ports": [{"port": 81}]}, {"type": "ClusterIP"}, {"type": "ExternalName", "externalName": "a.b"}, {"type": "ClusterIP"},
         {"selector": {"app": "x"}}, {"ipFamilies": ["IPv6"]},
     ):  # fmt: skip
+        # kube-apiserver patches what its watch cache has, which may be older than the last answer. When that write
+        # fails, the node port stays allocated, and the second try finds it in use. This get waits for the cache.
+        yield Ask("GET", f"{path}?resourceVersion=@rv@")
         yield Ask("PATCH", path, {"spec": spec}, {"Content-Type": MERGE})
     yield Ask(
         "PATCH",
