@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.objects import errors
-from shoal.objects.protobuf import decode, encode, has_protobuf, watch_frame
+from shoal.objects.protobuf import decode, encode, encode_message, has_protobuf, message_steps, watch_frame
 from shoal.objects.protobuf_decoder import decode_object
 from shoal.objects.protobuf_encoder import encode_delimited, encode_varint
 
@@ -49,6 +50,61 @@ def test_upstream_samples_both_ways(pair: dict[str, Any]) -> None:
     assert (api_version, kind) == (said["apiVersion"], said["kind"])
     assert without_nulls(obj) == said
     assert without_nulls(decode(encode(pair["json"]))[2]) == said
+
+
+def run(steps: Generator[None, None, bytes]) -> tuple[bytes, int]:
+    """The message, and the number of steps."""
+    count = 1
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value, count
+        count += 1
+
+
+@pytest.mark.parametrize(
+    "pair", GOLDEN, ids=lambda pair: f"{pair['json'].get('apiVersion')}-{pair['json'].get('kind')}"
+)
+def test_samples_in_steps(pair: dict[str, Any]) -> None:
+    assert run(message_steps(pair["json"]))[0] == encode_message(pair["json"])
+
+
+def pod(**spec: object) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        pod(imagePullSecrets=[{}] * 10_000),
+        pod(containers=[{"name": "a", "env": [{"name": "x"}] * 10_000}]),
+        pod(volumes=[{"name": "a", "projected": {"sources": [{}] * 10_000}}]),
+        {**pod(), "metadata": {"finalizers": [""] * 10_000}},
+        {"apiVersion": "v1", "kind": "ConfigMap", "data": {str(number): "" for number in range(10_000)}},
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "spec": {
+                "versions": [
+                    {"schema": {"openAPIV3Schema": {"properties": {"a": {"items": {"allOf": [{}] * 10_000}}}}}}
+                ]
+            },
+        },
+    ],
+    ids=["empty messages", "messages in messages", "an inlined message", "strings", "a map", "a special type"],
+)
+def test_no_step_is_long_whatever_the_values_are(obj: dict[str, Any]) -> None:
+    message, steps = run(message_steps(obj))
+    assert message == encode_message(obj)
+    assert steps > 30
+
+
+@pytest.mark.parametrize("spec", [{"containers": 1}, {"containers": [1]}, {"nodeSelector": ["a"]}, {"hostNetwork": {}}])
+def test_values_of_the_wrong_type_are_refused_in_steps_too(spec: dict[str, Any]) -> None:
+    for encoding in (encode_message, lambda obj: run(message_steps(obj))[0]):
+        with pytest.raises(errors.InternalError, match="unable to encode Pod of v1 as protobuf"):
+            encoding(pod(**spec))
 
 
 def test_samples_reach_every_kind_of_field() -> None:

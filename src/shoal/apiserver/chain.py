@@ -46,7 +46,7 @@ from shoal.apiserver.flowcontrol.flowschema import Flow, PriorityLevel
 from shoal.apiserver.http.body_budget import body_refused_error
 from shoal.apiserver.request.deadline import request_timeout
 from shoal.apiserver.request.info import ROOT, WILDCARD
-from shoal.apiserver.response.serializer import is_long_yaml, yaml_slices
+from shoal.apiserver.response.serializer import encoding_slices, is_long
 from shoal.apiserver.server import RequestContext, ServerComponents, slice_path
 from shoal.apiserver.verbs import select_verb
 from shoal.objects.errors import StatusError, TimedOut, Unauthorized
@@ -175,8 +175,8 @@ def run_filters(server: ServerComponents, ctx: RequestContext, filters: Iterator
                 )
         if ctx.read is not None:
             answer = ctx.read(server, ctx)
-            if ctx.media_type and isinstance(answer, Response) and is_long_yaml(answer, ctx.media_type):
-                answer = server.slices.run(slice_path(ctx), yaml_slices(answer))
+            if ctx.media_type and isinstance(answer, Response) and is_long(answer, ctx.media_type):
+                answer = server.slices.run(slice_path(ctx), encoding_slices(answer, ctx.media_type))
             if not isinstance(answer, (Response, StreamResponse, Upgrade)):
                 return await_answer(server, ctx, answer)
             return finish(server, ctx, answer)
@@ -233,8 +233,8 @@ async def await_answer(server: ServerComponents, ctx: RequestContext, answer: Aw
     try:
         async with asyncio.timeout(request_timeout(ctx.query)):
             result = await answer
-            if ctx.media_type and isinstance(result, Response) and is_long_yaml(result, ctx.media_type):
-                result = await server.slices.complete(slice_path(ctx), yaml_slices(result))
+            if ctx.media_type and isinstance(result, Response) and is_long(result, ctx.media_type):
+                result = await server.slices.complete(slice_path(ctx), encoding_slices(result, ctx.media_type))
             return finish(server, ctx, result)
     except TimeoutError:
         return finish_failed(server, ctx, TimedOut(TIMEOUT_MESSAGE))

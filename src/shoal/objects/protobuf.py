@@ -6,17 +6,20 @@ Custom resources have no protobuf form.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from functools import lru_cache
 from typing import Any
 
 from shoal.objects import errors
 from shoal.objects.protobuf_decoder import MAGIC, decode_object
-from shoal.objects.protobuf_encoder import encode_delimited, encode_varint, encoder_of
+from shoal.objects.protobuf_encoder import MessageEncoder, encode_delimited, encode_varint, encoder_of
 from shoal.objects.protobuf_table import message_name
 
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 _ENVELOPE_SUFFIX = b"\x1a\x00\x22\x00"
 """The envelope's contentEncoding and contentType, both empty."""
+_INVALID = (TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""What the encoder raises for an object that is not of its kind."""
 
 
 def has_protobuf(api_version: str, kind: str) -> bool:
@@ -47,16 +50,40 @@ def encode(obj: dict[str, Any]) -> bytes:
     return envelope(str(obj.get("apiVersion", "")), str(obj.get("kind", "")), encode_message(obj))
 
 
+def encoding_steps(obj: dict[str, Any]) -> Generator[None, None, bytes]:
+    """As `encode`, in small steps."""
+    message = yield from message_steps(obj)
+    return envelope(str(obj.get("apiVersion", "")), str(obj.get("kind", "")), message)
+
+
 def encode_message(obj: dict[str, Any]) -> bytes:
     """Returns the object without an envelope, as it is stored in an envelope or a list of its kind."""
+    encoder = _encoder(obj)
+    try:
+        return encoder.encode(obj)
+    except _INVALID as error:
+        raise _encoding_error(obj, error) from error
+
+
+def message_steps(obj: dict[str, Any]) -> Generator[None, None, bytes]:
+    """As `encode_message`, in small steps."""
+    encoder = _encoder(obj)
+    try:
+        return (yield from encoder.steps(obj))
+    except _INVALID as error:
+        raise _encoding_error(obj, error) from error
+
+
+def _encoder(obj: dict[str, Any]) -> MessageEncoder:
     api_version, kind = str(obj.get("apiVersion", "")), str(obj.get("kind", ""))
     name = message_name(api_version, kind)
     if name is None:
         raise errors.NotAcceptable(f'no kind "{kind}" of version "{api_version}" is known in protobuf')
-    try:
-        return encoder_of(name).encode(obj)
-    except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        raise errors.InternalError(f"unable to encode {kind} of {api_version} as protobuf: {error}") from error
+    return encoder_of(name)
+
+
+def _encoding_error(obj: dict[str, Any], error: Exception) -> errors.InternalError:
+    return errors.InternalError(f"unable to encode {obj['kind']} of {obj['apiVersion']} as protobuf: {error}")
 
 
 def envelope(api_version: str, kind: str, raw: bytes) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from shoal.objects import protobuf
+from shoal.objects.protobuf_encoder import MessageEncoder
 from tests.serving import WIDGETS, Answer, Cluster, Watch, config_map, widget
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -111,6 +112,45 @@ def test_failures_come_in_the_asked_form(cluster: Cluster) -> None:
     assert read(broken, 400)["reason"] == "BadRequest"
     assert read(cluster.request("GET", CONFIG_MAPS, token="wrong", Accept=PROTOBUF), 401)["reason"] == "Unauthorized"
     assert cluster.get(f"{CONFIG_MAPS}/none", Accept=f"application/json,{PROTOBUF}")["code"] == 404
+
+
+@pytest.fixture
+def steps_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has more elements than a step is not encoded at once."""
+    encode = MessageEncoder.encode
+
+    def limited(self: MessageEncoder, obj: dict[str, Any]) -> bytes:
+        longest = max((len(value) for value in obj.values() if isinstance(value, (list, dict))), default=0)
+        assert longest < 1000, f"{self.name} is encoded in one step"
+        return encode(self, obj)
+
+    monkeypatch.setattr(MessageEncoder, "encode", limited)
+
+
+@pytest.mark.usefixtures("steps_only")
+def test_large_objects_are_encoded_in_steps(cluster: Cluster) -> None:
+    """Each read of one held the event loop."""
+    path = "/api/v1/namespaces/default/serviceaccounts"
+    with cluster.watch(f"{path}?watch=true&fieldSelector=metadata.name=a", Accept=PROTOBUF) as live:
+        body = {"metadata": {"name": "a"}, "secrets": [{}] * 20_000}
+        made = read(cluster.post(path, body, Accept=PROTOBUF), 201)
+        assert len(made["secrets"]) == 20_000
+        assert read(cluster.get(f"{path}/a", Accept=PROTOBUF)) == made
+        for query in ("", "?labelSelector=!x"):
+            assert read(cluster.get(path + query, Accept=PROTOBUF))["items"][0] == _item(made)
+        with cluster.watch(f"{path}?watch=true&fieldSelector=metadata.name=a", Accept=PROTOBUF) as late:
+            assert next(events(late)) == ("ADDED", made)
+        small = read(cluster.patch(f"{path}/a", {"metadata": {"labels": {"x": "y"}}, "secrets": None}, Accept=PROTOBUF))
+        large = read(cluster.patch(f"{path}/a", {"secrets": [{}] * 20_000}, Accept=PROTOBUF))
+        cluster.delete(f"{path}/a").ok()
+        seen = events(live)
+        assert [next(seen) for _ in range(3)] == [("ADDED", made), ("MODIFIED", small), ("MODIFIED", large)]
+        kind, last = next(seen)
+        assert (kind, last["secrets"]) == ("DELETED", large["secrets"])
+
+
+def _item(obj: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
 
 
 def test_metadata_alone(widgets: Cluster) -> None:

@@ -124,8 +124,14 @@ class ProtobufListEncoder:
     def __init__(self, head: Object) -> None:
         self._head, self._buffer = head, PieceBuffer()
 
-    def add(self, item: Item) -> None:
-        self._buffer.add(protobuf.list_item(item if isinstance(item, bytes) else protobuf.encode_message(item)))
+    def add(self, item: Item) -> Iterator[None] | None:
+        if isinstance(item, dict):
+            return self._encode(item)
+        self._buffer.add(protobuf.list_item(item))
+        return None
+
+    def _encode(self, item: Object) -> Iterator[None]:
+        self._buffer.add(protobuf.list_item((yield from protobuf.message_steps(item))))
 
     def finish(self) -> Response:
         return protobuf_list(self._head, self._buffer.pieces())

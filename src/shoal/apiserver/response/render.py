@@ -33,6 +33,7 @@ from shoal.apiserver.response.list_encoder import (
     protobuf_list,
 )
 from shoal.apiserver.response.negotiation import PROTOBUF, YAML, OutputMediaType
+from shoal.apiserver.response.serializer import LONG_BYTES
 from shoal.apiserver.response.table import make_table, row_maker, table_head
 from shoal.apiserver.webhooks.conversion import converted_entry
 from shoal.objects import protobuf
@@ -72,6 +73,18 @@ def encode_protobuf(resource: Resource, entry: CachedObject) -> bytes:
     if entry.protobuf is None:
         entry.protobuf = protobuf.encode_message(entry.object())
     return entry.protobuf
+
+
+def is_long_message(entry: CachedObject) -> bool:
+    """Whether to encode the object in slices. Its message is then not kept."""
+    return len(entry.data) > LONG_BYTES and entry.protobuf is None
+
+
+def message_steps(resource: Resource, entry: CachedObject) -> Generator[None, None, bytes]:
+    """As `encode_protobuf`, a large object in small steps."""
+    if is_long_message(entry):
+        return (yield from protobuf.message_steps(served_object(resource, entry)))
+    return encode_protobuf(resource, entry)
 
 
 def object_response(
@@ -193,7 +206,9 @@ def _item_function(
     if output.mode == "partial":
         return lambda entry, cluster: partial_metadata(decode(data_of(entry, cluster)), output.meta_version)
     if output.media_type == PROTOBUF:
-        return lambda entry, cluster: decode(data_of(entry, cluster)) if cluster else encode_protobuf(resource, entry)
+        return lambda entry, cluster: (
+            decode(data_of(entry, cluster)) if cluster or is_long_message(entry) else encode_protobuf(resource, entry)
+        )
     if resource.custom:
         return data_of
 
@@ -220,7 +235,7 @@ def full_list_slices(
         size = 0
         for entry in entries:
             if media_type == PROTOBUF:
-                buffer.add(protobuf.list_item(encode_protobuf(resource, entry)))
+                buffer.add(protobuf.list_item((yield from message_steps(resource, entry))))
             else:
                 data = encode_object(resource, entry)
                 buffer.add(data if resource.custom else strip_type_meta(data))

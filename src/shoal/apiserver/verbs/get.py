@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shoal.apiserver.request.options import parse_revision
 from shoal.apiserver.response.negotiation import PROTOBUF
-from shoal.apiserver.response.render import encode_object, encode_protobuf, object_response
+from shoal.apiserver.response.render import encode_object, encode_protobuf, is_long_message, object_response
 from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.apiserver.verbs.list import revision_too_large
 from shoal.apiserver.verbs.node_leases import synthesize_lease
@@ -21,7 +21,7 @@ def get(server: ServerComponents, ctx: RequestContext) -> Response:
     if entry is None:
         raise ctx.not_found()
     view, resource = ctx.output, ctx.resource
-    if view.media_type == PROTOBUF and view.mode == "object":
+    if view.media_type == PROTOBUF and view.mode == "object" and not is_long_message(entry):
         body = protobuf.envelope(resource.api_version, resource.kind, encode_protobuf(resource, entry))
         return Response(200, body, content_type=PROTOBUF)
     data = encode_object(resource, entry)

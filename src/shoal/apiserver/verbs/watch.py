@@ -13,24 +13,22 @@ from collections.abc import Callable, Iterator
 import orjson
 
 from shoal.apiserver.cache.cacher import CachedObject, CacheEvent
-from shoal.apiserver.cache.storage_form import inject_cluster_annotation, replace_revision
 from shoal.apiserver.inprocess import IN_PROCESS
 from shoal.apiserver.registry.registry import Resource
 from shoal.apiserver.request.info import WILDCARD
 from shoal.apiserver.request.options import ListOptions, parse_list_options
 from shoal.apiserver.response.negotiation import JSON, PROTOBUF, OutputMediaType
-from shoal.apiserver.response.render import encode_object, encode_protobuf, to_table_or_metadata
+from shoal.apiserver.response.render import encode_object
 from shoal.apiserver.response.serializer import WATCH_PROTOBUF
 from shoal.apiserver.response.table import check_include_object
 from shoal.apiserver.selection import SelectionPredicate, name_trigger, selection_predicate
 from shoal.apiserver.server import RequestContext, ServerComponents, slice_path
 from shoal.apiserver.verbs.bookmark import bookmark
 from shoal.apiserver.verbs.list import revision_too_large
-from shoal.objects import protobuf
+from shoal.apiserver.verbs.watch_encoder import WatchEncoder
 from shoal.objects.errors import Expired, StatusError
 from shoal.objects.wire import Answer, Sink, StreamResponse
 
-EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED")
 INITIAL_END = "k8s.io/initial-events-end"
 CONFIRM_PARAMETER = "confirm"
 """For a watch with bookmarks: requests one immediately. A resuming client learns from it that its revision was not too
@@ -78,9 +76,7 @@ class CacheWatcher:
         )
         self._options = options
         self._oldest_revision = ctx.cluster.oldest_revision
-        self._include_object = ctx.query.get("includeObject", "")
         self._confirm = options.allow_bookmarks and ctx.query.get(CONFIRM_PARAMETER) == "true"
-        self._headers_sent = False
         self._is_counted = ctx.info.cluster != WILDCARD and ctx.request.remote_addr != IN_PROCESS
         """Whether the watch is one of a client of the logical cluster. The server's own watches are not limited."""
         self._sink: Sink | None = None
@@ -93,16 +89,9 @@ class CacheWatcher:
         self._same_revision: list[CacheEvent] = []
         """Events of the revision of the cursor that came after it."""
         self._unchecked_bytes = 0
-        served_as = (ctx.resource.api_version, ctx.resource.schema_hash)
-        self._frame_keys = {
-            kind: str((kind, served_as, self._output, self._cluster == WILDCARD)) for kind in EVENT_TYPES
-        }
-        """Keys of this watcher's frames, by event type."""
         self._matches_all = not self._namespace and not name and predicate is None
-        self._protobuf = self._output.media_type == PROTOBUF
-        self._uses_cached_protobuf = self._protobuf and self._output.mode == "object" and self._cluster != WILDCARD
-        """Events are built from the protobuf messages cached with the objects."""
-        self._sends_cached_json = not self._protobuf and self._output.mode == "object" and self._cluster != WILDCARD
+        include_object, everywhere = ctx.query.get("includeObject", ""), self._cluster == WILDCARD
+        self._encoder = WatchEncoder(ctx.resource, ctx.output, server.clock, include_object, everywhere=everywhere)
 
     @property
     def sink(self) -> Sink | None:
@@ -159,6 +148,10 @@ class CacheWatcher:
             if event.revision == self._cursor:
                 self._same_revision.append(event)
             return
+        if self._encoder.takes_steps(event.old, event.new):
+            self._same_revision.append(event)
+            self._fall_behind(event.revision)
+            return
         self._send_event(event)
         if self._unchecked_bytes > _CHECKED_BYTES:
             self._check_client(event.revision)
@@ -169,19 +162,19 @@ class CacheWatcher:
             old, new = self._selected_states(event)
             if old is None and new is None:
                 return
-        kind = "ADDED" if old is None else "DELETED" if new is None else "MODIFIED"
+        kind = _event_type(old, new)
         self._resource_cache.events_sent += 1
         assert self._sink is not None
         if self._output.mode == "table":
-            row = self._encode_event(kind, event, old, new)
+            row = self._encoder.event(kind, event, old, new)
             self._unchecked_bytes += len(row)
             self._sink.write(row)
             return
-        shared = self._frame_keys[kind]
+        shared = self._encoder.frame_keys[kind]
         frame = event.encoded_frames.get(shared)
         if frame is None:
-            frame = self._encode_event(kind, event, old, new)
-            if event.traceparent and not self._protobuf:
+            frame = self._encoder.event(kind, event, old, new)
+            if event.traceparent and not self._encoder.is_protobuf:
                 frame = b'%b,"traceparent":"%b"}\n' % (frame[:-2], event.traceparent.encode())
             event.add_frame(shared, frame)
         self._unchecked_bytes += len(frame)
@@ -197,38 +190,15 @@ class CacheWatcher:
             new = new if new is not None and self._predicate.matches(new) else None
         return old, new
 
-    def _encode_event(self, kind: str, event: CacheEvent, old: CachedObject | None, new: CachedObject | None) -> bytes:
-        if new is not None:
-            return self._encode_state(kind, new, event.cluster)
-        assert old is not None
-        return self._encode_frame(
-            kind, replace_revision(encode_object(self._resource, old), event.revision), event.cluster
-        )
-
-    def _encode_state(self, kind: str, entry: CachedObject, cluster: str) -> bytes:
-        """Encodes an event with the object's current state."""
-        if self._uses_cached_protobuf:
-            resource = self._resource
-            encoded = protobuf.envelope(resource.api_version, resource.kind, encode_protobuf(resource, entry))
-            return protobuf.watch_frame(kind, encoded)
-        return self._encode_frame(kind, encode_object(self._resource, entry), cluster)
-
-    def _encode_frame(self, kind: str, data: bytes, cluster: str) -> bytes:
-        if self._cluster == WILDCARD:
-            data = inject_cluster_annotation(data, cluster)
-        if self._output.mode != "object":
-            headers = not self._headers_sent
-            self._headers_sent = True
-            now = self._server.clock.now()
-            data = orjson.dumps(
-                to_table_or_metadata(self._resource, self._output, data, now, self._include_object, headers)
-            )
-        return self._wrap_event(kind, data)
-
-    def _wrap_event(self, kind: str, data: bytes) -> bytes:
-        if self._protobuf:
-            return protobuf.watch_frame(kind, protobuf.encode(orjson.loads(data)))
-        return b'{"type":"%b","object":%b}\n' % (kind.encode(), data)
+    def _frame_steps(self, event: CacheEvent) -> Iterator[None]:
+        """Encodes the frame of a large object in small steps, for `_send_event`."""
+        old, new = self._selected_states(event)
+        if old is None and new is None:
+            return
+        kind = _event_type(old, new)
+        key = self._encoder.frame_keys[kind]
+        if key not in event.encoded_frames:
+            event.add_frame(key, (yield from self._encoder.event_steps(kind, event, old, new)))
 
     # --- a client that is behind ---
 
@@ -236,9 +206,12 @@ class CacheWatcher:
         self._unchecked_bytes = 0
         assert self._sink is not None
         if self._sink.pending_bytes > MAX_PENDING_BYTES:
-            self._cursor = revision
-            self._replay = self._event_steps()
-            self._wait_for_client()
+            self._fall_behind(revision)
+
+    def _fall_behind(self, revision: int) -> None:
+        self._cursor = revision
+        self._replay = self._event_steps()
+        self._wait_for_client()
 
     def _wait_for_client(self) -> None:
         assert self._sink is not None
@@ -291,6 +264,8 @@ class CacheWatcher:
             if not events:
                 return
             for number, event in enumerate(events, 1):
+                if self._encoder.takes_steps(event.old, event.new):
+                    yield from self._frame_steps(event)
                 self._send_event(event)
                 if number == len(events) or events[number].revision != event.revision:
                     self._cursor = event.revision
@@ -300,13 +275,13 @@ class CacheWatcher:
         assert self._sink is not None
         for cluster, entry in self._initial_objects():
             if self._predicate is None or self._predicate.matches(entry):
-                self._send_initial(entry, cluster)
+                yield from self._send_initial(entry, cluster)
             yield
 
-    def _send_initial(self, entry: CachedObject, cluster: str) -> None:
+    def _send_initial(self, entry: CachedObject, cluster: str) -> Iterator[None]:
         assert self._sink is not None
-        if len(entry.data) < _SHARED_BYTES or not self._sends_cached_json:
-            self._sink.write(self._encode_state("ADDED", entry, cluster))
+        if len(entry.data) < _SHARED_BYTES or not self._encoder.uses_cached_json:
+            self._sink.write((yield from self._encoder.state_steps("ADDED", entry, cluster)))
             return
         # A copy of a large object for each client that does not read would add up.
         for piece in (b'{"type":"ADDED","object":', encode_object(self._resource, entry), b"}\n"):
@@ -331,7 +306,7 @@ class CacheWatcher:
             return
         self._last_bookmark = revision
         obj = bookmark(self._resource, self._output, revision, annotations)
-        self._sink.write(self._wrap_event("BOOKMARK", orjson.dumps(obj)))
+        self._sink.write(self._encoder.wrap("BOOKMARK", orjson.dumps(obj)))
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         self._bookmark()
@@ -354,7 +329,7 @@ class CacheWatcher:
 
     def _fail(self, error: StatusError) -> None:
         assert self._sink is not None
-        self._sink.write(self._wrap_event("ERROR", orjson.dumps(error.to_status())))
+        self._sink.write(self._encoder.wrap("ERROR", orjson.dumps(error.to_status())))
         self._sink.close()
 
     def _stop(self) -> None:
@@ -366,6 +341,10 @@ class CacheWatcher:
         if self._is_counted:
             self._is_counted = False
             self._server.limits.watches.remove(self._cluster)
+
+
+def _event_type(old: CachedObject | None, new: CachedObject | None) -> str:
+    return "ADDED" if old is None else "DELETED" if new is None else "MODIFIED"
 
 
 def terminate_watches(server: ServerComponents, cluster: str, user: str = "") -> None:
