@@ -6,6 +6,7 @@ not followed and bodies not decompressed.
 
 from __future__ import annotations
 
+import io
 import ssl
 from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple
@@ -48,7 +49,7 @@ class ForwardingTransport:
                 method,
                 self._server + target,
                 headers=list(headers),
-                data=body or None,
+                data=io.BytesIO(body) if body else None,  # sent in pieces
                 timeout=timeout,
                 allow_redirects=False,
             )

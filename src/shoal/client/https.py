@@ -5,6 +5,7 @@ aiohttp.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import socket
 import ssl
@@ -56,7 +57,7 @@ class HttpsTransport:
                 method,
                 self._url(path, query),
                 headers=headers,
-                data=body or None,
+                data=io.BytesIO(body) if body else None,  # sent in pieces
                 timeout=timeout,
                 allow_redirects=False,
             ) as response:

@@ -6,6 +6,7 @@ webhooks are not Kubernetes API servers, and none is trusted to respond sensibly
 
 from __future__ import annotations
 
+import io
 import ssl
 from functools import lru_cache
 from typing import Any
@@ -93,7 +94,7 @@ class WebhookTransport:
             try:
                 async with self._get_session(cluster).post(
                     url,
-                    data=body,
+                    data=io.BytesIO(body),  # sent in pieces
                     ssl=_tls_context(authority),
                     server_hostname=server_name or None,
                     headers={"host": host} if host else None,
