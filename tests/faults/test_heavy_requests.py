@@ -21,6 +21,7 @@ from tests.serving import DEFINITIONS, WIDGETS, Answer, Cluster, Server, config_
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
+QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 NOTES = "/apis/example.com/v1/namespaces/default/notes"
@@ -199,18 +200,41 @@ def test_the_answer_to_many_errors_is_bounded(cluster: Cluster) -> None:
     assert found.longest < STALL
 
 
-def test_admission_sees_what_a_webhook_may_mend_and_no_other_refusal(whole: Cluster) -> None:
-    """An object with hundreds of errors is refused before built-in admission, unless a webhook will see it."""
+def with_errors(count: int) -> Object:
+    return {**containers(1), "spec": {**containers(1)["spec"], "volumes": [{}] * count}}
+
+
+def with_annotations(count: int) -> Object:
+    """More than 256 KiB are one error; more than 1.5 MiB cannot be stored."""
+    annotations = {f"example.com/k{number}": "v" for number in range(count)}
+    return {**containers(1), "metadata": {"name": "p", "annotations": annotations}}
+
+
+@pytest.mark.parametrize(
+    ("small", "large"),
+    [(with_errors(90), with_errors(9_000)), (with_annotations(20_000), with_annotations(80_000))],
+    ids=["errors", "bytes"],
+)
+def test_admission_sees_what_a_webhook_may_mend_and_no_other_refusal(
+    whole: Cluster, small: Object, large: Object
+) -> None:
+    """An object with hundreds of errors, or one that is invalid and too large to be stored, is refused before built-in
+    admission, unless a webhook will see it.
+    """
     url = {"url": "https://127.0.0.1:1/mend"}
     rules = [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]
     hook = {"name": "a.example.com", "clientConfig": url, "rules": rules, "sideEffects": "None"}
     body = {"metadata": {"name": "a"}, "webhooks": [{**hook, "admissionReviewVersions": ["v1"]}]}
-    many = {**containers(1), "spec": {**containers(1)["spec"], "volumes": [{}] * 9_000}}
-    assert whole.post(PODS, many).status == 422
+    quota = {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
+    whole.post(QUOTAS, quota).ok()
+    whole.eventually(lambda: "exceeded quota" in whole.post(PODS, containers(1))["message"])
+    assert "exceeded quota" in whole.post(PODS, small)["message"]
+    assert whole.post(PODS, large).status == 422
+    whole.delete(f"{QUOTAS}/none").ok()
     whole.post(WEBHOOKS.replace("validating", "mutating"), body).ok()
 
     def is_called() -> bool:
-        return "failed calling webhook" in whole.post(PODS, many)["message"]
+        return "failed calling webhook" in whole.post(PODS, large)["message"]
 
     deadline = time.monotonic() + HANG
     while not is_called():

@@ -25,6 +25,7 @@ from shoal.apiserver.server import RequestContext, ServerComponents
 from shoal.apiserver.webhooks.conversion import convert_entries
 from shoal.apiserver.write.attempt import Draft, Verdict, Write, WritePlan
 from shoal.apiserver.write.resource_form import encode_resource
+from shoal.apiserver.write.storage import MAX_OBJECT_BYTES
 from shoal.apiserver.write.strategy import validate
 from shoal.objects.errors import StatusError, TooCostlyForLoopError, from_status
 from shoal.objects.protobuf_decoder import MAGIC
@@ -114,7 +115,7 @@ async def draft_in_child(write: Write) -> None:
         raise from_status(answer["refusal"], 500)
     drafted, verdict = blobs[0], _verdict(blobs[0], answer["verdict"])
     plan.options = WriteOptions(**answer["options"])
-    if verdict.error is not None and _is_hopeless(write, entry, verdict.error):
+    if verdict.error is not None and _is_hopeless(write, entry, verdict.error, len(drafted)):
         raise verdict.error
     write.generated = answer["generated"]
     if entry is not None:
@@ -124,9 +125,11 @@ async def draft_in_child(write: Write) -> None:
     write.verdict = verdict
 
 
-def _is_hopeless(write: Write, entry: CachedObject | None, error: StatusError) -> bool:
-    """Reports whether admission cannot make the object valid. A webhook or a policy may change all of it."""
-    if len(error.causes) <= write.server.heavy_limits.mendable_errors:
+def _is_hopeless(write: Write, entry: CachedObject | None, error: StatusError, size: int) -> bool:
+    """Reports whether admission cannot make the object valid and small enough. A webhook or a policy may change all of
+    it.
+    """
+    if len(error.causes) <= write.server.heavy_limits.mendable_errors and size <= MAX_OBJECT_BYTES:
         return False
     operation = "CREATE" if entry is None else "UPDATE"
     return dispatcher_for(write.server, write.ctx, operation, write.plan.options.dry_run) is None
