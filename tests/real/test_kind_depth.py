@@ -125,7 +125,8 @@ class Relay:
         self._loop = asyncio.new_event_loop()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
 
     @property
     def host(self) -> str:
@@ -147,6 +148,7 @@ class Relay:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # what the tasks have closed is closed in the next turn
         self._path.unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -155,7 +157,7 @@ class Relay:
         self._tasks.add(task)
         engine_reader, engine_writer = await asyncio.open_unix_connection(self._target)
         try:
-            with suppress(OSError):
+            with suppress(OSError, asyncio.CancelledError):
                 await asyncio.gather(_pass_on(reader, engine_writer), _pass_on(engine_reader, writer))
         finally:
             self._tasks.discard(task)
@@ -165,6 +167,8 @@ class Relay:
     def end(self) -> None:
         self.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -175,29 +179,30 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
         writer.write_eof()
 
 
-def test_an_engine_that_goes_away_halfway_and_comes_back(start: Start, engine: Engine, tmp_path: Path) -> None:
-    """Its containers go on; nothing reaches it meanwhile."""
-    target = urlsplit(engine.host).path or "/var/run/docker.sock"
-    relay = Relay(tmp_path / "e.sock", target)
+@pytest.fixture
+def relay(engine: Engine, tmp_path: Path) -> Iterator[Relay]:
+    relay = Relay(tmp_path / "e.sock", urlsplit(engine.host).path or "/var/run/docker.sock")
     relay.open()
-    try:
-        fleet = start("away", DOCKER_HOST=relay.host)
-        name = fleet.create()
-        says(fleet, name, "InProgress", "ControlPlaneStarted")
-        relay.close()
-        obj = says(fleet, name, "EngineUnavailable")
-        assert "cluster" in obj["status"]
-        assert engine.docker("ps", "--quiet", "--filter", f"name={name}-control-plane")
-        relay.open()
-        fleet.settles({name})
-        fleet.answers_for(name)
-        assert "Removing" not in str(fleet.get(name)["status"]["cluster"])
-        fleet.delete(name)
-        fleet.settles(())
-        assert fleet.containers() == []
-        fleet.end()
-    finally:
-        relay.end()
+    yield relay
+    relay.end()
+
+
+def test_an_engine_that_goes_away_halfway_and_comes_back(relay: Relay, start: Start, engine: Engine) -> None:
+    """Its containers go on; nothing reaches it meanwhile."""
+    fleet = start("away", DOCKER_HOST=relay.host)
+    name = fleet.create()
+    says(fleet, name, "InProgress", "ControlPlaneStarted")
+    relay.close()
+    obj = says(fleet, name, "EngineUnavailable")
+    assert "cluster" in obj["status"]
+    assert engine.docker("ps", "--quiet", "--filter", f"name={name}-control-plane")
+    relay.open()
+    fleet.settles({name})
+    fleet.answers_for(name)
+    assert "Removing" not in str(fleet.get(name)["status"]["cluster"])
+    fleet.delete(name)
+    fleet.settles(())
+    assert fleet.containers() == []
 
 
 @contextmanager
