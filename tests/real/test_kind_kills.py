@@ -24,6 +24,8 @@ ROUNDS, KILLS = 4, 5
 CLUSTERS = 3
 LONGEST = 40.0
 """Seconds: longer than one creation takes on a quiet machine."""
+DELETION = 1.5
+"""Seconds that one deletion takes there. Half of the kills that follow one are within them."""
 RESULTS = "SHOAL_KIND_ROUNDS"
 
 
@@ -51,10 +53,11 @@ def test_what_is_declared_exists_after_kills_at_random_moments(number: int, flee
     for _ in range(KILLS):
         while len(declared) < CLUSTERS:
             declared.add(fleet.create())
-        for name in dice.sample(sorted(declared), dice.choice((0, 1, 1, 2))):
+        deleted = dice.sample(sorted(declared), dice.choice((0, 1, 1, 2)))
+        for name in deleted:
             fleet.delete(name)
             declared.remove(name)
-        delay = dice.uniform(0.0, LONGEST)
+        delay = dice.uniform(0.0, DELETION if deleted and dice.random() < 0.5 else LONGEST)
         time.sleep(delay)
         moments.append(f"{delay:.1f} s: {fleet.activities()}")
         fleet.kill()
